@@ -33,16 +33,6 @@ class RequestError(VllmRsError):
         self.value = value
 
 
-class ConfigError(VllmRsError):
-    """A setting that cannot be used: names the flag."""
-
-    kind = "ConfigError"
-
-    def __init__(self, flag: str, message: str, *, hint: str = "") -> None:
-        super().__init__(f"{flag}: {message}", hint=hint)
-        self.flag = flag
-
-
 class MemoryBudgetError(VllmRsError):
     """The KV cache asked for does not fit. `flag` and `fitting_value` say what would."""
 

@@ -1,0 +1,204 @@
+"""Which blocks each request has: prefix hits, growth, release. Knows token counts and hashes, no model and no scheduler."""
+
+from typing import NamedTuple
+
+from vllm_rs.errors import InvariantError
+from vllm_rs.kv.block import KVCacheBlock
+from vllm_rs.kv.pool import BlockPool
+
+NO_BLOCKS: list[list[int]] = []
+"""Shared empty answer of `allocate`; never mutated."""
+
+
+class PrefixHit(NamedTuple):
+    """Cached blocks that a request may start from: per group, in logical order."""
+
+    num_tokens: int
+    blocks: list[list[KVCacheBlock]]
+
+
+class BlockTable:
+    """Blocks of one request, per KV group in logical order: entry i holds tokens [i * block_size, (i + 1) * block_size)."""
+
+    __slots__ = ("blocks", "num_held", "num_hashed")
+
+    def __init__(self, blocks: list[list[KVCacheBlock]], num_hashed: int) -> None:
+        self.blocks = blocks
+        self.num_held = len(blocks[0])
+        self.num_hashed = num_hashed
+        """Leading blocks already offered to the prefix index."""
+
+
+class KVCacheManager:
+    """Block tables of all requests over one pool. A failed call changes nothing."""
+
+    def __init__(
+        self, num_blocks: int, block_size: int, *, num_groups: int = 1, enable_caching: bool = True
+    ) -> None:
+        self.block_size = block_size
+        self.num_groups = num_groups
+        self.enable_caching = enable_caching
+        self.pool = BlockPool(num_blocks, num_groups=num_groups, enable_caching=enable_caching)
+        self._tables: dict[str, BlockTable] = {}
+        self._held: dict[str, BlockTable] = {}
+        """Tables of requests that ended while a connector still works on their blocks."""
+
+    @property
+    def num_free_blocks(self) -> int:
+        """Blocks that can be taken now."""
+        return self.pool.num_free_blocks
+
+    @property
+    def num_held_requests(self) -> int:
+        """Requests that have ended but whose blocks a connector still holds."""
+        return len(self._held)
+
+    def has_table(self, request_id: str) -> bool:
+        """Whether the request holds blocks."""
+        return request_id in self._tables
+
+    def find_prefix(self, block_hashes: list[bytes], num_tokens: int) -> PrefixHit:
+        """Longest cached prefix of a request of `num_tokens` tokens, in whole blocks. Takes no reference.
+
+        At least one token is always left to compute, because its logits are needed.
+        """
+        groups: list[list[KVCacheBlock]] = [[] for _ in range(self.num_groups)]
+        if not self.enable_caching:
+            return PrefixHit(0, groups)
+        count = 0
+        for block_hash in block_hashes[: max(0, num_tokens - 1) // self.block_size]:
+            found = [self.pool.find(block_hash, group) for group in range(self.num_groups)]
+            if None in found:
+                break
+            for group, block in enumerate(found):
+                if block is not None:
+                    groups[group].append(block)
+            count += 1
+        return PrefixHit(count * self.block_size, groups)
+
+    def num_new_blocks(self, request_id: str, num_tokens: int) -> int:
+        """Blocks per group still missing for the first `num_tokens` tokens of the request."""
+        table = self._tables.get(request_id)
+        held = table.num_held if table is not None else 0
+        return max(0, -(-num_tokens // self.block_size) - held)
+
+    def can_start(self, hit: PrefixHit, num_tokens: int) -> bool:
+        """Whether a request that starts from `hit` could get blocks for its first `num_tokens` tokens."""
+        return self._num_to_take(hit, num_tokens) <= self.pool.num_free_blocks
+
+    def start(self, request_id: str, hit: PrefixHit, num_tokens: int) -> list[list[int]] | None:
+        """Give a request without blocks the prefix it hit and room up to `num_tokens` tokens, hit included.
+
+        Returns the whole block table (ids per group), or None, with nothing changed, if too few blocks are free.
+        """
+        if request_id in self._tables:
+            raise InvariantError(f"request {request_id} has blocks already")
+        if self._num_to_take(hit, num_tokens) > self.pool.num_free_blocks:
+            return None
+        num_hit = hit.num_tokens // self.block_size
+        missing = -(-num_tokens // self.block_size) - num_hit
+        for blocks in hit.blocks:
+            self.pool.share(blocks)
+        fresh = self._take(missing)
+        table = BlockTable([[*blocks, *new] for blocks, new in zip(hit.blocks, fresh, strict=True)], num_hit)
+        self._tables[request_id] = table
+        return [[block.block_id for block in blocks] for blocks in table.blocks]
+
+    def grow(self, request_id: str, num_tokens: int) -> list[list[int]] | None:
+        """Room for the first `num_tokens` tokens of a request that has blocks.
+
+        Returns the ids of the added blocks per group (`NO_BLOCKS` if none was missing), or None, with nothing changed.
+        """
+        table = self._tables[request_id]
+        missing = -(-num_tokens // self.block_size) - table.num_held
+        if missing <= 0:
+            return NO_BLOCKS
+        if missing * self.num_groups > self.pool.num_free_blocks:
+            return None
+        fresh = self._take(missing)
+        for blocks, new in zip(table.blocks, fresh, strict=True):
+            blocks.extend(new)
+        table.num_held += missing
+        return [[block.block_id for block in new] for new in fresh]
+
+    def cache_full_blocks(self, request_id: str, block_hashes: list[bytes]) -> None:
+        """Make the leading blocks of the request findable, as many as there are hashes.
+
+        The caller vouches that their tokens are computed, or will be by the step now being planned: within a layer all
+        writes of a step come before any row's attention, so a request admitted to the same step may start from them.
+        """
+        table = self._tables[request_id]
+        count = min(len(block_hashes), table.num_held)
+        for index in range(table.num_hashed, count):
+            for group, blocks in enumerate(table.blocks):
+                self.pool.cache(blocks[index], block_hashes[index], group)
+        table.num_hashed = max(table.num_hashed, count)
+
+    def num_hashed_blocks(self, request_id: str) -> int:
+        """Leading blocks of the request already offered to the prefix index."""
+        return self._tables[request_id].num_hashed
+
+    def block_ids(self, request_id: str) -> list[list[int]]:
+        """The request's block table: physical ids per group in logical order."""
+        return [[block.block_id for block in blocks] for blocks in self._tables[request_id].blocks]
+
+    def free(self, request_id: str, *, held_by_connector: bool = False) -> None:
+        """Give up the request's blocks, its tail first. Held ones wait for `release_held`. No table: nothing to do."""
+        table = self._tables.pop(request_id, None)
+        if table is None:
+            return
+        if held_by_connector:
+            self._held[request_id] = table
+        else:
+            self._release(table)
+
+    def release_held(self, request_id: str) -> None:
+        """The connector is done with an ended request's blocks."""
+        table = self._held.pop(request_id, None)
+        if table is not None:
+            self._release(table)
+
+    def discard(self, request_id: str) -> None:
+        """Free a failed request's blocks and let nobody find their content again."""
+        table = self._tables.get(request_id)
+        if table is not None:
+            for blocks in table.blocks:
+                self.pool.uncache(blocks)
+            self.free(request_id)
+
+    def reset_prefix_cache(self) -> bool:
+        """Forget all cached content; refused (False) while blocks are in use."""
+        return self.pool.reset_cache()
+
+    def check_integrity(self) -> None:
+        """Raises InvariantError if pool and tables disagree, or a block could be written by two owners."""
+        tables = [*self._tables.values(), *self._held.values()]
+        self.pool.check_integrity(blocks for table in tables for blocks in table.blocks)
+        for table in tables:
+            for blocks in table.blocks:
+                if len(blocks) != table.num_held:
+                    raise InvariantError(f"a group of {len(blocks)} blocks in a table of {table.num_held}")
+                for block in blocks[table.num_hashed :]:
+                    if block.ref_count != 1:
+                        raise InvariantError(f"{block} is still written to but has several owners")
+
+    def _num_to_take(self, hit: PrefixHit, num_tokens: int) -> int:
+        """Blocks that leave the free list: new ones, and hit ones that nobody uses at the moment."""
+        missing = max(0, -(-num_tokens // self.block_size) - hit.num_tokens // self.block_size)
+        idle = sum(block.ref_count == 0 for blocks in hit.blocks for block in blocks)
+        return missing * self.num_groups + idle
+
+    def _take(self, count: int) -> list[list[KVCacheBlock]]:
+        """`count` fresh blocks for every group; the caller has checked that they are there."""
+        fresh = self.pool.allocate(count * self.num_groups)
+        if fresh is None:
+            raise InvariantError(
+                f"{count * self.num_groups} blocks promised, {self.pool.num_free_blocks} free"
+            )
+        if self.num_groups == 1:
+            return [fresh]
+        return [fresh[group * count : (group + 1) * count] for group in range(self.num_groups)]
+
+    def _release(self, table: BlockTable) -> None:
+        for blocks in table.blocks:
+            self.pool.release(blocks)
