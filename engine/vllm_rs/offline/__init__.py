@@ -1,0 +1,1 @@
+"""The offline Python API: LLM, LLMEngine and AsyncLLM over one engine core."""
