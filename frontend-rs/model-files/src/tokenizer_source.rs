@@ -24,13 +24,13 @@ pub enum TokenizerSource {
 /// or are empty when the file has none.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct GgufTokenizer {
-    /// `tokenizer.ggml.model`: `gpt2` (byte-level BPE), `llama` (SentencePiece), `bert`, ...
+    /// `tokenizer.ggml.model`: `gpt2` (byte-level BPE), `llama` (`SentencePiece`), `bert`, ...
     pub model: String,
     /// `tokenizer.ggml.pre`: the name of the pre-tokenizer, e.g. `smollm`.
     pub pre: Option<String>,
     /// Token texts by id, in the file's own alphabet (byte-level for `gpt2`, `▁` for `llama`).
     pub tokens: Vec<String>,
-    /// SentencePiece scores by id.
+    /// `SentencePiece` scores by id.
     pub scores: Vec<f32>,
     /// Kind by id: 1 normal, 2 unknown, 3 control, 4 user defined, 5 unused, 6 byte.
     pub token_types: Vec<i32>,
@@ -50,7 +50,7 @@ pub struct GgufTokenizer {
     pub add_bos_token: Option<bool>,
     /// Whether encoding ends with the end-of-sequence token.
     pub add_eos_token: Option<bool>,
-    /// Whether a space is put before the text (SentencePiece).
+    /// Whether a space is put before the text (`SentencePiece`).
     pub add_space_prefix: Option<bool>,
     /// The default `tokenizer.chat_template`.
     pub chat_template: Option<String>,
