@@ -22,6 +22,7 @@ from vllm_rs.config_sections import (
     ObservabilityConfig,
     SchedulerConfig,
 )
+from vllm_rs.errors import VllmRsError
 
 __all__ = [
     "CacheConfig",
@@ -35,8 +36,10 @@ __all__ = [
 ]
 
 
-class ConfigError(ValueError):
+class ConfigError(VllmRsError, ValueError):
     """A setting that cannot be used. The message names the flag, what is allowed and what was given."""
+
+    kind = "ConfigError"
 
 
 class EngineConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -78,6 +81,10 @@ class EngineConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
             raise ConfigError(_explain(str(error), data)) from None
         _check_together(resolved)
         return resolved
+
+    def with_model_path(self, path: str) -> Self:
+        """The same configuration with the model resolved to a local file or folder."""
+        return msgspec.structs.replace(self, model=msgspec.structs.replace(self.model, model_path=path))
 
     def to_json(self) -> bytes:
         """One line of JSON that `from_json` reads back."""
