@@ -38,31 +38,16 @@ impl<const TORCH: bool> Logprobs<TORCH> {
         Some((self.token_ids.get(span.clone())?, self.logprobs.get(span)?, rank))
     }
 
-    /// Appends the positions of `later`. Rows of another width cannot be joined: they are kept apart
-    /// by padding the narrower with its last column repeated, which consumers read as a duplicate.
-    pub fn extend(&mut self, later: Self) {
-        if self.positions() == 0 {
-            *self = later;
-            return;
+    /// Appends the positions of `later`, which must be as wide; otherwise gives it back.
+    pub fn try_extend(&mut self, later: Self) -> Result<(), Self> {
+        if self.positions() > 0 && later.positions() > 0 && self.columns != later.columns {
+            return Err(later);
         }
-        if self.columns == later.columns {
-            self.token_ids.extend(later.token_ids);
-            self.logprobs.extend(later.logprobs);
-        } else {
-            let columns = self.columns.max(later.columns);
-            let (mut token_ids, mut logprobs) = (Vec::new(), Vec::new());
-            for part in [&*self, &later] {
-                for position in 0..part.positions() {
-                    let Some((ids, values, _)) = part.row(position) else {
-                        continue;
-                    };
-                    token_ids.extend((0..columns).map(|column| ids[column.min(part.columns - 1)]));
-                    logprobs.extend((0..columns).map(|column| values[column.min(part.columns - 1)]));
-                }
-            }
-            (self.columns, self.token_ids, self.logprobs) = (columns, token_ids, logprobs);
-        }
+        self.columns = self.columns.max(later.columns);
+        self.token_ids.extend(later.token_ids);
+        self.logprobs.extend(later.logprobs);
         self.ranks.extend(later.ranks);
+        Ok(())
     }
 
     fn from_arrays(

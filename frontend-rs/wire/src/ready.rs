@@ -37,7 +37,7 @@ wire_map! {
         "supports_draft_weight_updates" => pub supports_draft_weight_updates: bool = false,
         "effective_attention_block_size" => pub effective_attention_block_size: Option<u64> = None,
         /// Ours: a map of private facts (`version`, `build_id`, ...). Absent from other engines.
-        "extensions" => pub extensions: Option<Value> = None,
+        "extensions" => pub extensions: Value = Value::Map(Vec::new()),
     }
 }
 
@@ -45,7 +45,6 @@ impl EngineCoreReadyResponse {
     /// A private fact by name, if the engine sent it as a string.
     pub fn extension_str(&self, key: &str) -> Option<&str> {
         self.extensions
-            .as_ref()?
             .as_map()?
             .iter()
             .find(|(name, _)| name.as_str() == Some(key))

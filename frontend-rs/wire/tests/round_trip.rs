@@ -13,9 +13,9 @@ use vllm_rs_wire::{
 
 fn bytes(hex: &str) -> Vec<Bytes> {
     let digits: Vec<u8> = hex
-        .bytes()
-        .filter(u8::is_ascii_hexdigit)
-        .map(|c| (c as char).to_digit(16).unwrap() as u8)
+        .chars()
+        .filter_map(|digit| digit.to_digit(16))
+        .map(|digit| digit as u8)
         .collect();
     vec![
         digits
