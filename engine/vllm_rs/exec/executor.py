@@ -1,7 +1,7 @@
 """What the engine core needs of whatever runs the model: the only door between scheduling and kernels.
 
-Life cycle, in this order: `initialize` (init_device, load_model, profile_run), `allocate_kv_cache`, `warm_up`, then any
-number of `submit`. A call out of order raises `LifecycleError`.
+Life cycle, in this order: `initialize` (init_device, load_model, profile_run), `allocate_kv_cache`,
+`warm_up`, then any number of `submit`. A call out of order raises `LifecycleError`.
 """
 
 from collections.abc import Sequence
@@ -81,7 +81,7 @@ class Executor(Protocol):
         """Weights and workspace; known after `initialize`."""
 
     def determine_available_memory(self) -> int:
-        """Bytes the KV cache could take on this device after weights and workspace; known after `initialize`."""
+        """Bytes the KV cache could take after weights and workspace; known after `initialize`."""
 
     def allocate_kv_cache(self, num_blocks: int, block_size: int) -> StageTiming:
         """Reserve the cache: `num_blocks` physical blocks of `block_size` tokens in every layer."""
@@ -90,7 +90,9 @@ class Executor(Protocol):
         """Run dummy steps so that the first request is as fast as the tenth."""
 
     def submit(self, plan: StepPlan) -> StepHandle:
-        """Start a step. Plans run in the order of submission; `PreviousToken` refers to the plan submitted before."""
+        """Start a step. Plans run in the order of submission; `PreviousToken` refers to the plan submitted
+        before.
+        """
 
     def shutdown(self) -> None:
         """Free threads and memory; may be called twice."""

@@ -1,4 +1,6 @@
-"""What one layer asks of the cache. Block tables and hash keys are indexed by group: layers with equal specs share one."""
+"""What one layer asks of the cache. Block tables and hash keys are indexed by group: layers with equal specs
+share one.
+"""
 
 from dataclasses import dataclass
 from typing import Literal

@@ -1,11 +1,13 @@
-"""The operations a model is written over. Tensors and weights are opaque: only the backend that made one looks inside.
+"""The operations a model is written over. Tensors and weights are opaque: only the backend that made one
+looks inside.
 
-Call sites are pure: no host reads, no Python that depends on data, no sizes but those of the weights. A backend may run
-each call at once (torch) or record it into a program that is replayed for every batch (cpu), and recording a model twice
-gives the same program. What the step holds (token ids, positions, block tables, logit rows) is the backend's business.
+Call sites are pure: no host reads, no Python that depends on data, no sizes but those of the weights. A
+backend may run each call at once (torch) or record it into a program that is replayed for every batch
+(cpu), and recording a model twice gives the same program. What the step holds (token ids, positions, block
+tables, logit rows) is the backend's business.
 
-Precision rule: residual streams and the outputs of `linear` are float32; what feeds a `linear` (norms, attention,
-activations) is in the backend's compute dtype.
+Precision rule: residual streams and the outputs of `linear` are float32; what feeds a `linear` (norms,
+attention, activations) is in the backend's compute dtype.
 """
 
 from collections.abc import Sequence
@@ -24,7 +26,9 @@ F32 = NDArray[np.float32]
 
 @dataclass(frozen=True)
 class AttentionShape:
-    """One attention layer: q heads share kv heads in equal groups; `scale` multiplies q·k; window 0 = all keys."""
+    """One attention layer: q heads share kv heads in equal groups; `scale` multiplies q·k; window 0 = all
+    keys.
+    """
 
     num_heads: int
     num_kv_heads: int
@@ -42,7 +46,9 @@ class Ops(Protocol):
     """One method per kernel; `out` tensors are new unless said otherwise."""
 
     def embedding(self, table: Weight) -> Tensor:
-        """[tokens, hidden] float32: rows of the table at the step's token ids (or the step's given embeddings)."""
+        """[tokens, hidden] float32: rows of the table at the step's token ids (or the step's given
+        embeddings).
+        """
 
     def rms_norm(self, x: Tensor, weight: Weight, eps: float) -> Tensor:
         """[rows, n] = x / rms(x) * weight."""
@@ -54,13 +60,17 @@ class Ops(Protocol):
         """residual += x in place."""
 
     def linear(self, x: Tensor, weight: Weight, adapter_ids: Tensor | None = None) -> Tensor:
-        """[rows, out] = x @ weight.T + bias. `adapter_ids` [rows] picks a low-rank update per row (None: none)."""
+        """[rows, out] = x @ weight.T + bias. `adapter_ids` [rows] picks a low-rank update per row (None:
+        none).
+        """
 
     def rope_kv_write(self, qkv: Tensor, shape: AttentionShape, cos_sin: Weight, layer: int) -> None:
-        """Rotate q and k of `qkv` [tokens, qkv_width] in place by position; write k and v of every row to the cache."""
+        """Rotate q and k of `qkv` [tokens, qkv_width] in place by position; write k and v of every row to the
+        cache.
+        """
 
     def paged_attention(self, qkv: Tensor, shape: AttentionShape, layer: int) -> Tensor:
-        """[tokens, num_heads * head_dim]: causal attention of each row over keys 0..position of its sequence."""
+        """[tokens, num_heads * head_dim]: causal, each row over keys 0..position of its sequence."""
 
     def silu_mul(self, gate_up: Tensor) -> Tensor:
         """[rows, n] = silu(gate) * up of [rows, 2n] = gate | up."""
@@ -97,4 +107,4 @@ class Packer(Protocol):
         """From row-major [out_features, in_features]; the array is reused by the caller afterwards."""
 
     def pack_vector(self, values: F32) -> Weight:
-        """A small float32 array (norm weights [n], cos | sin tables [positions, rotary_dim]), kept as given."""
+        """A small float32 array (norm weights [n], cos | sin [positions, rotary_dim]), kept as given."""

@@ -2,10 +2,10 @@
 
     python make_fixtures.py GGUF_FILE [OUT_DIR]
 
-greedy.npz  100 prompts x 64 greedy tokens (end-of-text ignored), the top-2 gap of every step, and the argmax after
-            every token of prompt + output.
-kl.npz      for a spread of those positions, the 512 largest log-probabilities: enough to bound KL(oracle || ours) to
-            the mass outside them, which is stored too.
+greedy.npz  100 prompts x 64 greedy tokens (end-of-text ignored), the top-2 gap of every step,
+            and the argmax after every token of prompt + output.
+kl.npz      for a spread of those positions, the 512 largest log-probabilities: enough for
+            KL(oracle || ours) with everything else as one bucket.
 """
 
 import os
@@ -36,7 +36,7 @@ def encode_prompts(tokenizer) -> list[list[int]]:
 
 @torch.inference_mode()
 def greedy(model, prompt: list[int]) -> tuple[list[int], np.ndarray]:
-    """(output token ids, logits [len(prompt) + NUM_OUTPUT_TOKENS - 1, vocab] after every token but the last)."""
+    """(output ids, logits [len(prompt) + NUM_OUTPUT_TOKENS - 1, vocab] after every token but the last)."""
     out = model(torch.tensor([prompt]), use_cache=True)
     rows, tokens = [out.logits[0]], []
     for _ in range(NUM_OUTPUT_TOKENS):

@@ -1,4 +1,6 @@
-"""The 100 prompts of the SmolLM2 oracle: languages, code, long, one character, repeated. Own text, kept deterministic."""
+"""The 100 prompts of the SmolLM2 oracle: languages, code, long, one character, repeated. Own text, kept
+deterministic.
+"""
 
 CHAT = [
     "What is the capital of France?",
@@ -59,10 +61,10 @@ CODE = [
     "<html>\n  <head><title>Hello</title></head>\n  <body>\n",
     "const fetchJson = async (url) => {\n  const response =",
     '{"name": "widget", "price": 9.99, "tags": ["a", "b"], "stock": ',
-    "for f in *.txt; do\n  wc -l \"$f\"\ndone | sort -n |",
+    'for f in *.txt; do\n  wc -l "$f"\ndone | sort -n |',
     "class Stack:\n    def __init__(self):\n        self.items = []\n\n    def push(self, item):\n",
     "import numpy as np\n\nx = np.linspace(0, 1, 11)\ny = np.sin(x)\n",
-    "package main\n\nimport \"fmt\"\n\nfunc main() {\n\tfmt.Println(",
+    'package main\n\nimport "fmt"\n\nfunc main() {\n\tfmt.Println(',
     "public static int gcd(int a, int b) {\n    while (b != 0) {\n",
     "\\begin{equation}\n  E = mc^2\n\\end{equation}\nwhere",
     "server:\n  host: 127.0.0.1\n  port: 8000\nlogging:\n",
@@ -88,7 +90,8 @@ SENTENCES = [
     "The committee met on Tuesday to discuss the new harbour wall.",
     "Mrs. Alder, who had kept the records since 1962, brought three boxes of maps.",
     "Nobody could agree on how high the water had risen in the great storm.",
-    "A student from the university measured the marks on the old pier and wrote the numbers in a blue notebook.",
+    "A student from the university measured the marks on the old pier "
+    "and wrote the numbers in a blue notebook.",
     "The engineer said that concrete would last sixty years, stone perhaps two hundred.",
     "Outside, the gulls argued over a crust of bread while the ferry unloaded its passengers.",
     "It was decided, after a long silence, that the question should be put to the town.",
