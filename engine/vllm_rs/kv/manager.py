@@ -6,9 +6,6 @@ from vllm_rs.errors import InvariantError
 from vllm_rs.kv.block import KVCacheBlock
 from vllm_rs.kv.pool import BlockPool
 
-NO_BLOCKS: list[list[int]] = []
-"""Shared empty answer of `allocate`; never mutated."""
-
 
 class PrefixHit(NamedTuple):
     """Cached blocks that a request may start from: per group, in logical order."""
@@ -76,50 +73,67 @@ class KVCacheManager:
             count += 1
         return PrefixHit(count * self.block_size, groups)
 
-    def num_new_blocks(self, request_id: str, num_tokens: int) -> int:
-        """Blocks per group still missing for the first `num_tokens` tokens of the request."""
-        table = self._tables.get(request_id)
-        held = table.num_held if table is not None else 0
-        return max(0, -(-num_tokens // self.block_size) - held)
+    def num_room_tokens(self, request_id: str) -> int:
+        """Tokens the request's table could hold, counting all blocks that are free now."""
+        table = self._tables[request_id]
+        return (table.num_held + self.pool.num_free_blocks // self.num_groups) * self.block_size
 
     def can_start(self, hit: PrefixHit, num_tokens: int) -> bool:
         """Whether a request that starts from `hit` could get blocks for its first `num_tokens` tokens."""
         return self._num_to_take(hit, num_tokens) <= self.pool.num_free_blocks
 
-    def start(self, request_id: str, hit: PrefixHit, num_tokens: int) -> list[list[int]] | None:
+    def could_start(self, num_tokens: int, victims: list[str]) -> bool:
+        """Whether a request of `num_tokens` tokens would fit if the blocks of `victims` were free as well."""
+        reclaimable = sum(self._tables[request_id].num_held for request_id in victims) * self.num_groups
+        needed = -(-num_tokens // self.block_size) * self.num_groups
+        return needed <= self.pool.num_free_blocks + reclaimable
+
+    def start(self, request_id: str, hit: PrefixHit, num_tokens: int) -> bool:
         """Give a request without blocks the prefix it hit and room up to `num_tokens` tokens, hit included.
 
-        Returns the whole block table (ids per group), or None, with nothing changed, if too few blocks are free.
+        False, with nothing changed, if too few blocks are free; only the part that is not cached counts.
         """
         if request_id in self._tables:
             raise InvariantError(f"request {request_id} has blocks already")
-        if self._num_to_take(hit, num_tokens) > self.pool.num_free_blocks:
-            return None
+        if not self.can_start(hit, num_tokens):
+            return False
         num_hit = hit.num_tokens // self.block_size
-        missing = -(-num_tokens // self.block_size) - num_hit
         for blocks in hit.blocks:
             self.pool.share(blocks)
-        fresh = self._take(missing)
-        table = BlockTable([[*blocks, *new] for blocks, new in zip(hit.blocks, fresh, strict=True)], num_hit)
-        self._tables[request_id] = table
-        return [[block.block_id for block in blocks] for blocks in table.blocks]
+        fresh = self._take(max(0, -(-num_tokens // self.block_size) - num_hit))
+        blocks_by_group = [[*blocks, *new] for blocks, new in zip(hit.blocks, fresh, strict=True)]
+        self._tables[request_id] = BlockTable(blocks_by_group, num_hit)
+        return True
 
-    def grow(self, request_id: str, num_tokens: int) -> list[list[int]] | None:
-        """Room for the first `num_tokens` tokens of a request that has blocks.
-
-        Returns the ids of the added blocks per group (`NO_BLOCKS` if none was missing), or None, with nothing changed.
-        """
+    def grow(self, request_id: str, num_tokens: int) -> bool:
+        """Room for the first `num_tokens` tokens of a request that has blocks; False, nothing changed, if short."""
         table = self._tables[request_id]
         missing = -(-num_tokens // self.block_size) - table.num_held
         if missing <= 0:
-            return NO_BLOCKS
+            return True
         if missing * self.num_groups > self.pool.num_free_blocks:
-            return None
-        fresh = self._take(missing)
-        for blocks, new in zip(table.blocks, fresh, strict=True):
+            return False
+        for blocks, new in zip(table.blocks, self._take(missing), strict=True):
             blocks.extend(new)
         table.num_held += missing
-        return [[block.block_id for block in new] for new in fresh]
+        return True
+
+    def adopt(self, request_id: str, block_hashes: list[bytes], num_computed_tokens: int) -> int:
+        """Extend a table that ends exactly at `num_computed_tokens` by blocks others have computed.
+
+        Returns how many tokens they hold; 0 if the table already has room of its own or nothing matches.
+        """
+        table = self._tables[request_id]
+        start = num_computed_tokens // self.block_size
+        if not self.enable_caching or table.num_held != start:
+            return 0
+        hit = self.find_prefix(block_hashes[start:], len(block_hashes) * self.block_size + 1)
+        for blocks, found in zip(table.blocks, hit.blocks, strict=True):
+            self.pool.share(found)
+            blocks.extend(found)
+        table.num_held += hit.num_tokens // self.block_size
+        table.num_hashed = table.num_held
+        return hit.num_tokens
 
     def cache_full_blocks(self, request_id: str, block_hashes: list[bytes]) -> None:
         """Make the leading blocks of the request findable, as many as there are hashes.
@@ -134,13 +148,13 @@ class KVCacheManager:
                 self.pool.cache(blocks[index], block_hashes[index], group)
         table.num_hashed = max(table.num_hashed, count)
 
-    def num_hashed_blocks(self, request_id: str) -> int:
-        """Leading blocks of the request already offered to the prefix index."""
-        return self._tables[request_id].num_hashed
+    def num_blocks_of(self, request_id: str) -> int:
+        """Blocks per group in the request's table."""
+        return self._tables[request_id].num_held
 
-    def block_ids(self, request_id: str) -> list[list[int]]:
-        """The request's block table: physical ids per group in logical order."""
-        return [[block.block_id for block in blocks] for blocks in self._tables[request_id].blocks]
+    def block_ids(self, request_id: str, start: int = 0) -> list[list[int]]:
+        """The request's block table from logical block `start` on: physical ids per group."""
+        return [[block.block_id for block in blocks[start:]] for blocks in self._tables[request_id].blocks]
 
     def free(self, request_id: str, *, held_by_connector: bool = False) -> None:
         """Give up the request's blocks, its tail first. Held ones wait for `release_held`. No table: nothing to do."""
