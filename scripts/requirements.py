@@ -1,4 +1,4 @@
-"""Count the rows of docs/requirements.md that something shows: `requirements.py [AREA or ROW ...]` lists them."""
+"""Count the rows of docs/requirements.md that something shows; with areas or rows as arguments, list them."""
 
 import ast
 import re

@@ -61,6 +61,7 @@ def _build_csrc() -> None:
     # Isolated builds give ninja and pybind11 new paths each time; the CMake cache remembers the dead ones.
     _run(
         *("cmake", "-S", "csrc", "-B", tree, "-G", "Ninja", "-DCMAKE_BUILD_TYPE=Release"),
+        f"-DVLLM_RS_WERROR={os.environ.get('VLLM_RS_WERROR', 'OFF')}",
         f"-DCMAKE_MAKE_PROGRAM={shutil.which('ninja')}",
         f"-DPython_EXECUTABLE={sys.executable}",
         f"-DPython3_EXECUTABLE={sys.executable}",
@@ -74,15 +75,21 @@ def _build_csrc() -> None:
         raise SystemExit("csrc built, but its install step left no _cpu module in engine/vllm_rs")
 
 
+def _profile() -> str:
+    """The cargo profile: VLLM_RS_CARGO_PROFILE, release unless `make dev` says otherwise."""
+    return os.environ.get("VLLM_RS_CARGO_PROFILE", "release")
+
+
 def _build_server() -> None:
-    """The release binary into the wheel's scripts."""
+    """The binary into the wheel's scripts."""
+    profile = _profile()
     _run(
-        *("cargo", "build", "--release", "--locked", "--package", "vllm-rs", "--bin", "vllm-rs"),
+        *("cargo", "build", "--profile", profile, "--locked", "--package", "vllm-rs", "--bin", "vllm-rs"),
         env={"PYO3_PYTHON": sys.executable},
     )
     target = Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
-    staged = SCRIPTS / "vllm-rs.new"
-    shutil.copy2(target / "release" / "vllm-rs", staged)
+    staged = SCRIPTS.parent / "vllm-rs.new"
+    shutil.copy2(target / ("debug" if profile == "dev" else profile) / "vllm-rs", staged)
     staged.replace(SCRIPTS / "vllm-rs")
 
 
@@ -90,6 +97,7 @@ def _prepare(editable: bool) -> None:
     _check_platform()
     _check_tools()
     os.environ["VLLM_RS_BUILD_ID"] = write_build_info(ROOT, PACKAGE / "_build_info.json", editable)
+    os.environ.setdefault("MATURIN_PEP517_ARGS", f"--profile {_profile()}")
     _build_csrc()
     _build_server()
 
