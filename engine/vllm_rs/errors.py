@@ -27,7 +27,10 @@ class RequestError(VllmRsError):
     kind = "RequestError"
 
     def __init__(self, field: str, limit: str, value: object) -> None:
-        super().__init__(f"{field} must be {limit}, got {value!r}")
+        given = repr(value)
+        super().__init__(
+            f"{field} must be {limit}, got {given if len(given) <= 200 else given[:200] + '...'}"
+        )
         self.field = field
         self.limit = limit
         self.value = value
