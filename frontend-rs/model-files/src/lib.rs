@@ -17,5 +17,5 @@ mod tokenizer_source;
 pub use dtype::DType;
 pub use error::ModelFileError;
 pub use gguf::GgufError;
-pub use model_files::{Format, ModelFiles, TensorRef, tokenizer_source};
+pub use model_files::{Format, ModelFiles, TensorRef};
 pub use tokenizer_source::{GgufTokenizer, TokenizerSource};

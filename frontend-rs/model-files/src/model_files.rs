@@ -148,7 +148,7 @@ impl ModelFiles {
 
     /// Where this model's tokenizer data is.
     pub fn tokenizer_source(&self) -> Result<TokenizerSource> {
-        tokenizer_source(&self.path)
+        TokenizerSource::open(&self.path)
     }
 
     /// A tensor by its Hugging Face name.
@@ -237,20 +237,17 @@ impl ModelFiles {
     }
 }
 
-/// Where the tokenizer data of the model at `path` is; the weights are not looked at.
-pub fn tokenizer_source(path: &Path) -> Result<TokenizerSource> {
-    match Place::find(path)? {
-        Place::Folder(folder) => folder::tokenizer_source(&folder),
-        Place::Gguf(file) => {
-            let wrap = |source: GgufError| ModelFileError::Gguf {
-                path: file.clone(),
-                source,
-            };
-            let mapping = map_gguf(&file)?;
-            let header = GgufHeader::parse(&mapping).map_err(wrap)?;
-            Ok(TokenizerSource::Gguf(Box::new(
-                gguf::tokenizer(&header).map_err(wrap)?,
-            )))
+impl TokenizerSource {
+    /// Finds the tokenizer data of the model at `path`; the weights are not looked at.
+    pub fn open(path: &Path) -> Result<Self> {
+        match Place::find(path)? {
+            Place::Folder(folder) => folder::tokenizer_source(&folder),
+            Place::Gguf(file) => {
+                let wrap = |source: GgufError| ModelFileError::Gguf { path: file.clone(), source };
+                let mapping = map_gguf(&file)?;
+                let header = GgufHeader::parse(&mapping).map_err(wrap)?;
+                Ok(Self::Gguf(Box::new(gguf::tokenizer(&header).map_err(wrap)?)))
+            }
         }
     }
 }

@@ -8,7 +8,7 @@ use std::path::Path;
 
 use common::{config_json, f32_bytes, safetensors};
 use serde_json::json;
-use vllm_rs_model_files::{DType, Format, ModelFiles, TokenizerSource, tokenizer_source};
+use vllm_rs_model_files::{DType, Format, ModelFiles, TokenizerSource};
 
 fn folder(files: &[(&str, Vec<u8>)]) -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
@@ -209,7 +209,7 @@ fn broken_safetensors_files_are_refused() {
 #[test]
 fn tokenizer_files_and_templates_are_found() {
     let files = folder(&[("tokenizer.json", b"{}".to_vec())]);
-    let source = |path: &Path| match tokenizer_source(path).unwrap() {
+    let source = |path: &Path| match TokenizerSource::open(path).unwrap() {
         TokenizerSource::HfJson {
             chat_template,
             config,
@@ -227,7 +227,7 @@ fn tokenizer_files_and_templates_are_found() {
     fs::write(files.path().join("chat_template.jinja"), "J").unwrap();
     assert_eq!(source(files.path()).0.as_deref(), Some("J"));
     let older = folder(&[("tokenizer.model", vec![1])]);
-    let text = tokenizer_source(older.path()).unwrap_err().to_string();
+    let text = TokenizerSource::open(older.path()).unwrap_err().to_string();
     assert!(
         text.contains("has tokenizer.model but no tokenizer.json; make one with"),
         "{text}"

@@ -5,7 +5,7 @@ mod common;
 
 use common::{F32, GgufWriter, llama, llama_metadata, string};
 use serde_json::json;
-use vllm_rs_model_files::{DType, Format, ModelFiles, TokenizerSource, tokenizer_source};
+use vllm_rs_model_files::{DType, Format, ModelFiles, TokenizerSource};
 
 fn open(writer: &GgufWriter) -> Result<ModelFiles, String> {
     open_bytes(&writer.bytes())
@@ -90,7 +90,7 @@ fn an_unknown_architecture_keeps_its_name() {
 fn the_tokenizer_is_handed_on_whole() {
     let folder = tempfile::tempdir().unwrap();
     let path = llama().write(folder.path());
-    let TokenizerSource::Gguf(tokenizer) = tokenizer_source(&path).unwrap() else {
+    let TokenizerSource::Gguf(tokenizer) = TokenizerSource::open(&path).unwrap() else {
         panic!("not GGUF")
     };
     assert_eq!(tokenizer.tokens, ["a", "b", "c", "<end>"]);
