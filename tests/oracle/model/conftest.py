@@ -1,6 +1,7 @@
 """Shares the step driver of tests/unit/exec."""
 
 import importlib.util
+import sys
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,7 @@ _SPEC = importlib.util.spec_from_file_location(
     "exec_driver", Path(__file__).parents[2] / "unit" / "exec" / "conftest.py"
 )
 _MODULE = importlib.util.module_from_spec(_SPEC)
+sys.modules[_SPEC.name] = _MODULE
 _SPEC.loader.exec_module(_MODULE)
 
 

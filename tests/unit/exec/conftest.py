@@ -3,6 +3,7 @@ bytes.
 """
 
 import importlib.util
+import sys
 from dataclasses import dataclass, field
 
 import msgspec
@@ -54,9 +55,22 @@ class Driver:
     """Holds one runner with a KV cache whose blocks are handed out in a shuffled order."""
 
     def __init__(
-        self, source, backend="cpu", dtype="float32", *, threads=1, block_size=16, num_blocks=512,
-        max_tokens=256, max_sequences=64, max_logit_rows=None, max_model_len=None, eager=False, shuffle=0, isa="auto",
-    ):  # fmt: skip
+        self,
+        source,
+        backend="cpu",
+        dtype="float32",
+        *,
+        threads=1,
+        block_size=16,
+        num_blocks=512,
+        max_tokens=256,
+        max_sequences=64,
+        max_logit_rows=None,
+        max_model_len=None,
+        eager=False,
+        shuffle=0,
+        isa="auto",
+    ):
         model = build_model(source, max_model_len)
         limits = StepLimits(max_tokens, max_logit_rows or max_tokens, max_sequences, model.max_model_len)
         self.runner = ModelRunner(
@@ -128,17 +142,19 @@ class Driver:
         if id(request) not in entered:
             entered.add(id(request))
             request.slot = self.free_slots.pop()
+            blocks = [request.prefix_blocks + request.blocks]
+            known_output = list(request.output)
             plan.new_requests.append(
                 NewRequest(
                     f"r{request.slot}",
                     request.slot,
                     request.prompt,
-                    list(request.output),
+                    known_output,
                     request.params,
                     request.seed,
-                    [request.prefix_blocks + request.blocks],
+                    blocks,
                     first,
-                )  # fmt: skip
+                )
             )
         elif new_blocks:
             row.new_block_ids = [new_blocks]
@@ -189,3 +205,19 @@ LLAMA = {
     "rope_theta": 10000.0,
     "tie_word_embeddings": False,
 }
+
+
+@pytest.fixture
+def llama_config():
+    return dict(LLAMA)
+
+
+def pytest_generate_tests(metafunc):
+    if "backend" in metafunc.fixturenames:
+        metafunc.parametrize("backend", BACKENDS)
+
+
+@pytest.fixture(scope="session")
+def exec_driver():
+    """This module, for tests that are given it from elsewhere too."""
+    return sys.modules[__name__]
