@@ -1,0 +1,112 @@
+//! The Jinja environment `transformers` gives to chat templates.
+
+use std::fmt;
+
+use minijinja::syntax::SyntaxConfig;
+use minijinja::value::{Value, ValueKind, from_args};
+use minijinja::{AutoEscape, Environment, Error, ErrorKind, State};
+use minijinja_contrib::pycompat::unknown_method_callback;
+
+use super::python_json::tojson;
+use super::strftime::{now_unix_s, strftime};
+
+/// The message a template gave to `raise_exception`.
+#[derive(Debug)]
+pub(super) struct RefusedByTemplate(pub(super) String);
+
+impl fmt::Display for RefusedByTemplate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for RefusedByTemplate {}
+
+/// An environment without templates that stops after `steps` instructions.
+pub(super) fn new(steps: u64) -> Environment<'static> {
+    let mut environment = Environment::new();
+    let mut syntax = SyntaxConfig::builder();
+    // Only delimiters can be refused, and these are the usual ones.
+    if let Ok(syntax) = syntax.trim_blocks(true).lstrip_blocks(true).build() {
+        environment.set_syntax(syntax);
+    }
+    environment.set_auto_escape_callback(|_| AutoEscape::None);
+    environment.set_fuel(Some(steps));
+    environment.set_unknown_method_callback(python_method);
+    environment.add_filter("tojson", tojson);
+    environment.add_function("raise_exception", raise_exception);
+    environment.add_function("strftime_now", |format: &str| strftime(format, now_unix_s()));
+    // In Jinja2 whatever has a length and can be indexed is a sequence, strings and maps included.
+    environment.add_test("sequence", |value: &Value| {
+        matches!(
+            value.kind(),
+            ValueKind::Seq | ValueKind::Map | ValueKind::String | ValueKind::Undefined
+        )
+    });
+    environment.add_test("iterable", |value: &Value| {
+        matches!(value.kind(), ValueKind::String) || value.try_iter().is_ok()
+    });
+    environment
+}
+
+fn raise_exception(message: &Value) -> Result<Value, Error> {
+    let refused = RefusedByTemplate(message.to_string());
+    Err(Error::new(ErrorKind::InvalidOperation, "raise_exception").with_source(refused))
+}
+
+/// String methods of Python that the compatibility layer lacks; the rest goes to it.
+fn python_method(state: &mut State, value: &Value, method: &str, args: &[Value]) -> Result<Value, Error> {
+    let Some(text) = value.as_str() else {
+        return unknown_method_callback(state, value, method, args);
+    };
+    let result = match method {
+        "removeprefix" | "removesuffix" => {
+            let (affix,): (&str,) = from_args(args)?;
+            let cut = if method == "removeprefix" {
+                text.strip_prefix(affix)
+            } else {
+                text.strip_suffix(affix)
+            };
+            Value::from(cut.unwrap_or(text))
+        }
+        "partition" | "rpartition" => {
+            let (separator,): (&str,) = from_args(args)?;
+            let from_left = method == "partition";
+            let found = if from_left {
+                text.split_once(separator)
+            } else {
+                text.rsplit_once(separator)
+            };
+            let parts = match found {
+                Some((before, after)) => [before, separator, after],
+                None if from_left => [text, "", ""],
+                None => ["", "", text],
+            };
+            parts.iter().map(|part| Value::from(*part)).collect()
+        }
+        _ => return unknown_method_callback(state, value, method, args),
+    };
+    Ok(result)
+}
+
+/// `{% generation %}` only marks the assistant's words for training; here it becomes a plain
+/// block, with its whitespace control and its line kept.
+pub(super) fn without_generation_tags(source: &str) -> String {
+    let mut result = String::with_capacity(source.len());
+    let mut rest = source;
+    while let Some(at) = rest.find("{%") {
+        let (before, tag) = rest.split_at(at);
+        result.push_str(before);
+        let end = tag.find("%}").map_or(tag.len(), |end| end + 2);
+        let inner = tag[..end].trim_start_matches("{%").trim_end_matches("%}");
+        let name = inner.trim_start_matches(['-', '+']).trim_end_matches(['-', '+']);
+        match name.trim() {
+            "generation" => result.push_str(&tag[..end].replace("generation", "if true")),
+            "endgeneration" => result.push_str(&tag[..end].replace("endgeneration", "endif")),
+            _ => result.push_str(&tag[..end]),
+        }
+        rest = &tag[end..];
+    }
+    result.push_str(rest);
+    result
+}
