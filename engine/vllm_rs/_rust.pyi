@@ -3,8 +3,9 @@
 Everything here releases the interpreter during long work and may be used from any thread.
 """
 
-from collections.abc import Buffer, Callable
 from typing import Any, Literal, final
+
+from typing_extensions import Buffer
 
 class ModelFileError(ValueError):
     """A model file is missing, malformed or unusable; the message names the file and the fault."""
@@ -66,7 +67,7 @@ class ModelFiles:
         """As read_f32, to bfloat16 bits rounded to nearest even; `out` is a uint16 buffer."""
 
 @final
-class TensorView(Buffer):
+class TensorView:
     """A tensor as it lies in its file. As a buffer: its read-only bytes, at any alignment."""
 
     @property
@@ -92,6 +93,9 @@ class TensorView(Buffer):
         Row 2 i + j of a head in the bytes is row j * (head_dim / 2) + i of the model; read_f32 and
         read_bf16 undo this, users of the raw bytes must. None everywhere else.
         """
+
+    def __buffer__(self, flags: int, /) -> memoryview:
+        """The bytes, read-only; valid as long as a view exists."""
 
 def build_info() -> dict[str, str]:
     """What was built: version, build_id, profile."""
