@@ -4,6 +4,8 @@ import time
 from collections.abc import Sequence
 from typing import Any, Literal, TypeAlias
 
+import msgspec
+
 from vllm_rs import wire
 from vllm_rs._rust import Tokenizer, resolve_model
 from vllm_rs.config import EngineConfig
@@ -81,11 +83,8 @@ class LLMEngine:
         state = RequestState(request_id, text, token_ids, params, self.tokenizer)
         self._requests[request_id] = state
         for index, child_id in enumerate(state.choices):
-            child = params.to_wire(
-                self.tokenizer, max_model_len=self.max_model_len, num_prompt_tokens=len(token_ids)
-            )
-            if params.seed is not None:
-                child.seed = params.seed + index
+            seed = None if params.seed is None else params.seed + index
+            child = msgspec.structs.replace(template, n=1, seed=seed)
             self._owner_of_child[child_id] = request_id
             self._core.add_request(
                 wire.EngineCoreRequest(
