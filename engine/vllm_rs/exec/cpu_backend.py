@@ -80,7 +80,7 @@ class CpuBackend(CpuPacker):
         """Replay the program."""
         if eager:
             for op in range(self.program.num_ops):
-                self._run(step, step.logit_rows, op, op + 1)
+                self._run(step, step.logit_rows, op, op)
         else:
             self._run(step, step.logit_rows, 0, -1)
 

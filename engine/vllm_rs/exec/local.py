@@ -128,14 +128,16 @@ def backend_factory(config: EngineConfig, dtype: Dtype, kv_dtype: Dtype) -> Call
     execution = config.execution
 
     def cpu() -> Backend:
-        from vllm_rs.exec.cpu_backend import CpuBackend
-
+        try:
+            from vllm_rs.exec.cpu_backend import CpuBackend
+        except ImportError as error:
+            raise ConfigError(f"--device cpu needs vllm_rs._cpu: {error}; reinstall vllm-rs") from None
         return CpuBackend(dtype, kv_dtype, execution.cpu_threads, execution.cpu_isa)
 
     def torch_reference() -> Backend:
         try:
             from vllm_rs.exec.torch_backend import TorchBackend
-        except ModuleNotFoundError as error:
+        except ImportError as error:
             raise ConfigError(f"--device torch needs {error.name}: pip install 'vllm-rs[gpu]'") from None
         return TorchBackend(dtype, kv_dtype)
 

@@ -32,7 +32,7 @@ class StepCounters:
 
 
 class ModelRunner:
-    """Life cycle: `init_device`, `load_model`, `profile_run`, `allocate_kv_cache`, `warm_up`, then `execute`."""
+    """The five stages of `STAGES` in order, then `execute` for every plan."""
 
     def __init__(
         self, make_backend: Callable[[], Backend], limits: StepLimits, *, enforce_eager: bool = False
