@@ -1,7 +1,7 @@
 """Typed errors of the engine. Each names the field or flag at fault, the limit and the value given.
 
-`kind` and `hint` are what the parent process shows (`{"event":"error","kind":…,"message":…,"hint":…}`), so they are stable
-words, not class internals.
+`kind` and `hint` are what the parent process shows (`{"event":"error","kind":…,"message":…,"hint":…}`), so
+they are stable words, not class internals.
 """
 
 
@@ -22,7 +22,9 @@ class WireError(VllmRsError):
 
 
 class RequestError(VllmRsError):
-    """A request that is well formed but cannot be served: names the field, what is allowed, and what was given."""
+    """A request that is well formed but cannot be served: names the field, what is allowed, and what was
+    given.
+    """
 
     kind = "RequestError"
 

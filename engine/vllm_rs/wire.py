@@ -1,7 +1,7 @@
 """The EngineCore protocol as msgspec structs; field order and names are the wire contract.
 
-Structs marked `array_like` are positional: they may grow at the end only. The others are maps: unknown keys are ignored.
-Bytes are made and read in `wire_codec`.
+Structs marked `array_like` are positional: they may grow at the end only. The others are maps: unknown
+keys are ignored. Bytes are made and read in `wire_codec`.
 """
 
 import enum
@@ -42,7 +42,9 @@ class EventType(enum.IntEnum):
 
 
 class Tensor:
-    """A torch-style tensor on the wire: `dtype` is a torch name; `array` holds the data (bfloat16 as uint16 bits)."""
+    """A torch-style tensor on the wire: `dtype` is a torch name; `array` holds the data (bfloat16 as uint16
+    bits).
+    """
 
     __slots__ = ("array", "dtype")
 

@@ -1,7 +1,9 @@
-"""Frames of the EngineCore protocol: msgpack main frame, large buffers as frames of their own. No pickle, ever.
+"""Frames of the EngineCore protocol: msgpack main frame, large buffers as frames of their own. No pickle,
+ever.
 
-An array travels as `[dtype, shape, data]`; data is inline (extension 3) below `INLINE_LIMIT_BYTES`, else the index of the
-auxiliary frame that holds its bytes. Extensions 1 and 2 (pickle, cloudpickle) are refused by name.
+An array travels as `[dtype, shape, data]`; data is inline (extension 3) below `INLINE_LIMIT_BYTES`, else
+the index of the auxiliary frame that holds its bytes. Extensions 1 and 2 (pickle, cloudpickle) are refused
+by name.
 """
 
 import math

@@ -1,4 +1,6 @@
-"""What a request may ask for, checked apart from decoding, so that a bad value is an error of its request only."""
+"""What a request may ask for, checked apart from decoding, so that a bad value is an error of its request
+only.
+"""
 
 import math
 from collections.abc import Iterable, Sequence
@@ -18,7 +20,9 @@ class SamplingLimits:
     vocab_size: int | None = None
     max_model_len: int | None = None
     max_logprobs: int | None = None
-    """Most alternatives per position; -1 in a request means the whole vocabulary and is checked against it."""
+    """Most alternatives per position; -1 in a request means the whole vocabulary and is checked against
+    it.
+    """
     max_stop_token_ids: int = 1024
     max_logit_bias: int = 4096
     max_bad_words: int = 1024
@@ -52,7 +56,7 @@ def validate_request(request: EngineCoreRequest, limits: SamplingLimits) -> tupl
     """Prompt and sampling parameters of a request this engine can serve; raises RequestError otherwise."""
     for field in ("mm_features", "pooling_params", "lora_request", "prompt_embeds", "prompt_is_token_ids"):
         value = getattr(request, field)
-        if value is not None:
+        if value is not None and value != []:
             raise RequestError(field, "left out: this engine does not support it", type(value).__name__)
     if request.resumable:
         raise RequestError("resumable", "false: this engine takes whole prompts", True)

@@ -1,8 +1,10 @@
-"""An executor without a model. Its "KV cache" holds token ids, so a wrong block table or position shows as wrong tokens.
+"""An executor without a model. Its "KV cache" holds token ids, so a wrong block table or position shows as
+wrong tokens.
 
-Every row first writes its tokens into the physical blocks the plan names; only then does any row read its whole history
-back through its block table. The next token is a hash of that history and the seed: it depends on nothing else, so equal
-requests give equal tokens whatever the batch, chunking, sharing or preemption.
+Every row first writes its tokens into the physical blocks the plan names; only then does any row read its
+whole history back through its block table. The next token is a hash of that history and the seed: it
+depends on nothing else, so equal requests give equal tokens whatever the batch, chunking, sharing or
+preemption.
 """
 
 import hashlib
@@ -15,7 +17,15 @@ import msgspec
 
 from vllm_rs.exec.executor import MemoryReport, StageReporter, StageTiming, StepHandle
 from vllm_rs.models.kv_spec import KVCacheSpec
-from vllm_rs.sched.plan import NewRequest, PreviousToken, RowResult, ScheduledRow, StepPlan, StepResult, TokenLogprobs
+from vllm_rs.sched.plan import (
+    NewRequest,
+    PreviousToken,
+    RowResult,
+    ScheduledRow,
+    StepPlan,
+    StepResult,
+    TokenLogprobs,
+)
 
 _UNWRITTEN = -1
 
@@ -26,7 +36,9 @@ class FakeExecutorError(RuntimeError):
 
 def next_token(history: Sequence[int], seed: int, vocab_size: int) -> int:
     """The token the fake model "samples" after `history`."""
-    digest = hashlib.blake2b(array("q", history).tobytes(), digest_size=8, key=seed.to_bytes(8, "little")).digest()
+    digest = hashlib.blake2b(
+        array("q", history).tobytes(), digest_size=8, key=seed.to_bytes(8, "little")
+    ).digest()
     return int.from_bytes(digest, "little") % vocab_size
 
 
@@ -157,7 +169,9 @@ class FakeExecutor:
         if position == len(slot.token_ids):
             slot.token_ids.append(value)
         elif position > len(slot.token_ids) or slot.token_ids[position] != value:
-            raise FakeExecutorError(f"token {value} at {position} of {slot.request.request_id} is not its own")
+            raise FakeExecutorError(
+                f"token {value} at {position} of {slot.request.request_id} is not its own"
+            )
 
     def _value(self, token: int | PreviousToken) -> int:
         if isinstance(token, int):

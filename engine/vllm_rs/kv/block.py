@@ -6,8 +6,9 @@ from collections.abc import Iterator
 class KVCacheBlock:
     """Book-keeping of one physical block; the KV data itself lives with the executor.
 
-    A block is *in use* while ref_count > 0, else it is on the free list. A free block that still has a hash is *cached*:
-    a request with the same history can take it back until it is needed for something else.
+    A block is *in use* while ref_count > 0, else it is on the free list. A free block that still has a
+    hash is *cached*: a request with the same history can take it back until it is needed for something
+    else.
     """
 
     __slots__ = ("block_hash", "block_id", "group", "next_free", "prev_free", "ref_count")

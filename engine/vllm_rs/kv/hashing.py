@@ -1,8 +1,9 @@
-"""Content hashes of full blocks: same tokens after the same history under the same keys, and only then, same hash.
+"""Content hashes of full blocks: same tokens after the same history under the same keys, and only then, same
+hash.
 
-SHA-256 over (hash of the block before, tokens, extra keys), so that a hash names the whole prefix up to its block and
-cannot be forged by choosing tokens. What separates tenants and adapters (salt, adapter name) enters at the root; what
-belongs to a place in the prompt (a media item) enters at the blocks it covers.
+SHA-256 over (hash of the block before, tokens, extra keys), so that a hash names the whole prefix up to
+its block and cannot be forged by choosing tokens. What separates tenants and adapters (salt, adapter name)
+enters at the root; what belongs to a place in the prompt (a media item) enters at the blocks it covers.
 """
 
 import hashlib
@@ -21,7 +22,9 @@ def root_hash(*, cache_salt: str | None = None, adapter: str | None = None) -> b
 
 
 def hash_block(parent: bytes, token_ids: Sequence[int], extra_keys: ExtraKeys = ()) -> bytes:
-    """Hash (32 bytes) of one full block; `extra_keys` name what else its KV depends on, such as media hashes."""
+    """Hash (32 bytes) of one full block; `extra_keys` name what else its KV depends on, such as media
+    hashes.
+    """
     content = parent + array("q", token_ids).tobytes()
     if extra_keys:
         content += msgspec.msgpack.encode(extra_keys)

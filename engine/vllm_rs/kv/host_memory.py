@@ -1,4 +1,6 @@
-"""Memory this process may still use: the machine's free memory, or less where a control group sets a limit."""
+"""Memory this process may still use: the machine's free memory, or less where a control group sets a
+limit.
+"""
 
 from pathlib import Path
 
@@ -7,7 +9,9 @@ _UNLIMITED_BYTES = 1 << 60
 
 
 def available_memory_bytes(root: Path = Path("/")) -> int:
-    """The least of MemAvailable and, for every enclosing control group, its limit less what it cannot reclaim."""
+    """The least of MemAvailable and, for every enclosing control group, its limit less what it cannot
+    reclaim.
+    """
     return min([_meminfo(root, "MemAvailable"), *(limit - used for limit, used in _cgroup_limits(root))])
 
 

@@ -1,4 +1,6 @@
-"""Which blocks each request has: prefix hits, growth, release. Knows token counts and hashes, no model and no scheduler."""
+"""Which blocks each request has: prefix hits, growth, release. Knows token counts and hashes, no model and no
+scheduler.
+"""
 
 from typing import NamedTuple
 
@@ -15,9 +17,11 @@ class PrefixHit(NamedTuple):
 
 
 class BlockTable:
-    """Blocks of one request, per KV group in logical order: entry i holds tokens [i * block_size, (i + 1) * block_size)."""
+    """Blocks of one request, per KV group in logical order: entry i holds tokens [i * block_size, (i + 1) *
+    block_size).
+    """
 
-    __slots__ = ("blocks", "num_held", "num_hashed")
+    __slots__ = ("blocks", "num_hashed", "num_held")
 
     def __init__(self, blocks: list[list[KVCacheBlock]], num_hashed: int) -> None:
         self.blocks = blocks
@@ -106,7 +110,9 @@ class KVCacheManager:
         return True
 
     def grow(self, request_id: str, num_tokens: int) -> bool:
-        """Room for the first `num_tokens` tokens of a request that has blocks; False, nothing changed, if short."""
+        """Room for the first `num_tokens` tokens of a request that has blocks; False, nothing changed, if
+        short.
+        """
         table = self._tables[request_id]
         missing = -(-num_tokens // self.block_size) - table.num_held
         if missing <= 0:
@@ -138,8 +144,9 @@ class KVCacheManager:
     def cache_full_blocks(self, request_id: str, block_hashes: list[bytes]) -> None:
         """Make the leading blocks of the request findable, as many as there are hashes.
 
-        The caller vouches that their tokens are computed, or will be by the step now being planned: within a layer all
-        writes of a step come before any row's attention, so a request admitted to the same step may start from them.
+        The caller vouches that their tokens are computed, or will be by the step now being planned: within
+        a layer all writes of a step come before any row's attention, so a request admitted to the same
+        step may start from them.
         """
         table = self._tables[request_id]
         count = min(len(block_hashes), table.num_held)
@@ -157,7 +164,9 @@ class KVCacheManager:
         return [[block.block_id for block in blocks[start:]] for blocks in self._tables[request_id].blocks]
 
     def free(self, request_id: str, *, held_by_connector: bool = False) -> None:
-        """Give up the request's blocks, its tail first. Held ones wait for `release_held`. No table: nothing to do."""
+        """Give up the request's blocks, its tail first. Held ones wait for `release_held`. No table: nothing
+        to do.
+        """
         table = self._tables.pop(request_id, None)
         if table is None:
             return

@@ -1,7 +1,9 @@
-"""The memory solver: (memory, longest sequence, sequences) -> number of KV blocks, with the table that explains it.
+"""The memory solver: (memory, longest sequence, sequences) -> number of KV blocks, with the table that
+explains it.
 
-Without flags, the cache takes the least of 4 GiB, half of the memory that is free once the model is loaded, and what
-`max_num_seqs` sequences of `max_model_len` tokens can ever use. It is reserved address space, touched as it is used.
+Without flags, the cache takes the least of 4 GiB, half of the memory that is free once the model is
+loaded, and what `max_num_seqs` sequences of `max_model_len` tokens can ever use. It is reserved address
+space, touched as it is used.
 """
 
 from dataclasses import dataclass, field
@@ -35,7 +37,9 @@ class MemoryDemand:
 
 @dataclass(frozen=True)
 class MemoryBudget:
-    """The answer. `max_model_len` and `max_num_seqs` are lowered to what the blocks can hold, with a note on each."""
+    """The answer. `max_model_len` and `max_num_seqs` are lowered to what the blocks can hold, with a note on
+    each.
+    """
 
     num_blocks: int
     kv_bytes: int
@@ -67,7 +71,8 @@ def solve(demand: MemoryDemand) -> MemoryBudget:
     num_blocks = kv_bytes // demand.bytes_per_block
     if num_blocks < 1:
         raise MemoryBudgetError(
-            f"no memory for the KV cache: one block of {demand.block_size} tokens takes {demand.bytes_per_block} bytes, "
+            f"no memory for the KV cache: one block of {demand.block_size} tokens takes"
+            f" {demand.bytes_per_block} bytes, "
             f"{limited_by} leaves {max(kv_bytes, 0)}",
             flag="--kv-cache-memory-bytes",
             fitting_value=demand.bytes_per_block * _blocks_for(demand, demand.max_model_len),
@@ -77,9 +82,10 @@ def solve(demand: MemoryDemand) -> MemoryBudget:
     capacity = num_blocks * demand.block_size
     if capacity < max_model_len:
         if demand.max_model_len_is_explicit:
+            needed = _blocks_for(demand, max_model_len) * demand.bytes_per_block
             raise MemoryBudgetError(
-                f"--max-model-len {max_model_len} needs a KV cache of "
-                f"{_blocks_for(demand, max_model_len) * demand.bytes_per_block} bytes, {limited_by} leaves {kv_bytes}",
+                f"--max-model-len {max_model_len} needs a KV cache of {needed} bytes,"
+                f" {limited_by} leaves {kv_bytes}",
                 flag="--max-model-len",
                 fitting_value=capacity,
             )
@@ -112,7 +118,7 @@ def _kv_bytes(demand: MemoryDemand) -> tuple[int, str]:
     if explicit is not None:
         if explicit > demand.available_bytes:
             raise MemoryBudgetError(
-                f"--kv-cache-memory-bytes {explicit} exceeds the {demand.available_bytes} bytes that are free",
+                f"--kv-cache-memory-bytes {explicit} is more than the {demand.available_bytes} that are free",
                 flag="--kv-cache-memory-bytes",
                 fitting_value=demand.available_bytes,
             )

@@ -13,7 +13,9 @@ from vllm_rs.kv.block import FreeBlockList, KVCacheBlock
 
 
 class BlockPool:
-    """Reference-counted blocks with an LRU free list and an index from content hash to block, per KV group."""
+    """Reference-counted blocks with an LRU free list and an index from content hash to block, per KV
+    group.
+    """
 
     def __init__(self, num_blocks: int, *, num_groups: int = 1, enable_caching: bool = True) -> None:
         if num_blocks < 1:
@@ -84,7 +86,9 @@ class BlockPool:
                     self._free.push_back(block)
 
     def cache(self, block: KVCacheBlock, block_hash: bytes, group: int = 0) -> None:
-        """Make a full block findable. If its content is findable elsewhere already, this copy stays anonymous."""
+        """Make a full block findable. If its content is findable elsewhere already, this copy stays
+        anonymous.
+        """
         if not self._enable_caching or block.block_hash is not None:
             return
         index = self._index[group]

@@ -24,6 +24,7 @@ def check_integrity(scheduler: Scheduler) -> None:
     num_finished = sum(scheduler.counters.num_finished.values())
     if scheduler.counters.num_started != num_finished + len(scheduler.requests):
         raise InvariantError(
-            f"{scheduler.counters.num_started} started, {num_finished} finished, {len(scheduler.requests)} alive"
+            f"{scheduler.counters.num_started} requests started, {num_finished} finished,"
+            f" {len(scheduler.requests)} alive"
         )
     scheduler.kv.check_integrity()

@@ -20,7 +20,8 @@ def commit_step(scheduler: Scheduler, result: StepResult) -> Outputs:
     plan, requests = scheduler.in_flight.popleft()
     if plan.step_id != result.step_id or len(result.rows) != len(requests):
         raise InvariantError(
-            f"result of step {result.step_id} with {len(result.rows)} rows for step {plan.step_id} with {len(requests)}"
+            f"result of step {result.step_id} with {len(result.rows)} rows"
+            f" for step {plan.step_id} with {len(requests)}"
         )
     outputs: Outputs = {}
     for request, row, row_result in zip(requests, plan.rows, result.rows, strict=True):

@@ -35,14 +35,18 @@ class InterTokenTarget:
         self._prefill_token_s: float | None = None
 
     def prefill_limit_tokens(self, num_decode_rows: int) -> int | None:
-        """What fits into the target beside a decode step; never below the smallest chunk, so that prefill advances."""
+        """What fits into the target beside a decode step; never below the smallest chunk, so that prefill
+        advances.
+        """
         if num_decode_rows == 0 or self._prefill_token_s is None:
             return None
         spare_s = self._target_s - (self._decode_step_s or 0.0)
         return max(self._min_chunk_tokens, int(spare_s / self._prefill_token_s))
 
     def observe(self, num_decode_tokens: int, num_prefill_tokens: int, elapsed_s: float) -> None:
-        """Pure decode steps teach the cost of decode; the rest of a mixed step is that of its prefill tokens."""
+        """Pure decode steps teach the cost of decode; the rest of a mixed step is that of its prefill
+        tokens.
+        """
         if num_prefill_tokens == 0:
             self._decode_step_s = self._blend(self._decode_step_s, elapsed_s)
             return

@@ -14,7 +14,9 @@ class SchedulerLimits:
     max_model_len: int
     """Prompt and output of one request."""
     enable_chunked_prefill: bool = True
-    """Off: a prompt runs whole or waits; only work larger than the whole budget is still cut, as it could never run."""
+    """Off: a prompt runs whole or waits; only work larger than the whole budget is still cut, as it could
+    never run.
+    """
     long_prefill_token_threshold: int = 0
     """Largest chunk of one request in a step; 0 means the budget is the only limit."""
     policy: str = "fcfs"

@@ -9,7 +9,9 @@ from vllm_rs.wire import LogprobsLists, LogprobsTensors, Tensor
 
 
 def sampled_logprobs_to_wire(positions: Sequence[TokenLogprobs]) -> LogprobsLists:
-    """int32 [positions, k + 1], float32 [positions, k + 1], int64 [positions]; column 0 is the sampled token."""
+    """int32 [positions, k + 1], float32 [positions, k + 1], int64 [positions]; column 0 is the sampled
+    token.
+    """
     return LogprobsLists(
         np.array([position.token_ids for position in positions], dtype=np.int32),
         np.array([position.logprobs for position in positions], dtype=np.float32),

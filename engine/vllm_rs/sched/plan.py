@@ -1,7 +1,8 @@
 """What crosses between scheduler and executor: StepPlan out, StepResult back.
 
-Full data for requests that are new to the executor, deltas for those it knows. Everything encodes to msgpack, so a plan
-can cross a process boundary; tests send plans through bytes even when both sides live in one process.
+Full data for requests that are new to the executor, deltas for those it knows. Everything encodes to
+msgpack, so a plan can cross a process boundary; tests send plans through bytes even when both sides
+live in one process.
 """
 
 import msgspec
@@ -29,7 +30,9 @@ class NewRequest(msgspec.Struct, array_like=True):
     seed: int
     """Resolved seed: the request's own, or one drawn for it."""
     block_ids: list[list[int]]
-    """Physical block ids per KV group, in logical order, covering num_computed_tokens and this step's tokens."""
+    """Physical block ids per KV group, in logical order, covering num_computed_tokens and this step's
+    tokens.
+    """
     num_computed_tokens: int
     """Tokens whose KV is in the cache already (prefix hit)."""
 
@@ -47,7 +50,9 @@ class ScheduledRow(msgspec.Struct, array_like=True):
     num_draft_tokens: int = 0
     """How many of `token_ids` are unverified drafts."""
     num_sampled_rows: int = 0
-    """Trailing rows that need logits to sample from: 0 for an unfinished prefill chunk, 1 + num_draft_tokens otherwise."""
+    """Trailing rows that need logits to sample from: 0 for an unfinished prefill chunk, 1 +
+    num_draft_tokens otherwise.
+    """
     num_prompt_logprob_rows: int = 0
     """Leading rows whose logits score the next prompt token (prompt_logprobs)."""
 
@@ -68,7 +73,9 @@ class StepPlan(msgspec.Struct, array_like=True):
 
 
 class TokenLogprobs(msgspec.Struct, array_like=True):
-    """Log-probabilities at one position: column 0 is the sampled (or prompt) token, then the top k in order."""
+    """Log-probabilities at one position: column 0 is the sampled (or prompt) token, then the top k in
+    order.
+    """
 
     token_ids: list[int]
     logprobs: list[float]

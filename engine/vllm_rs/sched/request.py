@@ -96,7 +96,9 @@ class Request:
         self.last_row = 0
         """Row in the plan that samples the pending token."""
         self.num_results_to_discard = 0
-        """Results still to come from steps planned before a preemption; the request may not resume earlier."""
+        """Results still to come from steps planned before a preemption; the request may not resume
+        earlier.
+        """
         self.status = RequestStatus.WAITING
         self.slot: int | None = None
         self.is_known_to_executor = False

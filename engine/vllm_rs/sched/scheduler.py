@@ -17,8 +17,9 @@ from vllm_rs.wire import EngineCoreEvent, EventType, FinishReason, PrefillStats
 
 
 class Scheduler:
-    """Composes waiting queue, KV manager and limits; knows no model. Steps are planned by `schedule` and ended by
-    `commit.commit_step`. One further step may be planned before the last is committed: its inputs then refer to rows.
+    """Composes waiting queue, KV manager and limits; knows no model. Steps are planned by `schedule` and
+    ended by `commit.commit_step`. One further step may be planned before the last is committed: its inputs
+    then refer to rows.
     """
 
     def __init__(
@@ -61,7 +62,9 @@ class Scheduler:
         self.waiting.add(request)
 
     def abort(self, request_ids: Iterable[str]) -> list[Request]:
-        """End the named requests at once; unknown and finished ids are ignored. Returns those that were alive."""
+        """End the named requests at once; unknown and finished ids are ignored. Returns those that were
+        alive.
+        """
         aborted = []
         for request_id in request_ids:
             request = self.requests.get(request_id)
@@ -89,7 +92,9 @@ class Scheduler:
 
     @property
     def has_work(self) -> bool:
-        """Whether any request is waiting or running, or a step or freed slot still has to reach the executor."""
+        """Whether any request is waiting or running, or a step or freed slot still has to reach the
+        executor.
+        """
         return bool(self.requests or self.in_flight)
 
     def reset_prefix_cache(self) -> bool:
@@ -104,15 +109,15 @@ class Scheduler:
     def schedule(self) -> StepPlan:
         """Plan the next step.
 
-        The one law: there is no prefill phase and no decode phase. Each request has `num_tokens` (prompt, output,
-        drafts) and `num_computed_tokens`, and every step lets the second chase the first within a budget of tokens.
-        Chunked prefill, prefix hits, recompute after preemption, and drafts are all the same chase, begun at a
-        different distance.
+        The one law: there is no prefill phase and no decode phase. Each request has `num_tokens` (prompt,
+        output, drafts) and `num_computed_tokens`, and every step lets the second chase the first within a
+        budget of tokens. Chunked prefill, prefix hits, recompute after preemption, and drafts are all the
+        same chase, begun at a different distance.
 
-        Order: running requests first (those one step from their target before those with a prompt to finish, so that
-        streams are not delayed), then waiting ones while tokens, places and blocks last. A running request that cannot
-        grow preempts the latest arrival (or the least important one); a waiting request preempts only under the
-        priority policy, and only less important ones.
+        Order: running requests first (those one step from their target before those with a prompt to
+        finish, so that streams are not delayed), then waiting ones while tokens, places and blocks last. A
+        running request that cannot grow preempts the latest arrival (or the least important one); a
+        waiting request preempts only under the priority policy, and only less important ones.
         """
         self._shares = {}
         self._cut = []
@@ -122,7 +127,7 @@ class Scheduler:
         num_preemptions = self.counters.num_preemptions
         self._continue_running()
         for request in self._shares:
-            # Only now: until here a planned request could still have been preempted, its blocks never written.
+            # Only now: until here a planned request could be preempted, its blocks never written.
             self._offer_full_blocks(request)
         if self.counters.num_preemptions == num_preemptions:
             self._admit_waiting()
@@ -163,7 +168,9 @@ class Scheduler:
         return True
 
     def _grow_prefill(self, request: Request, num_tokens: int) -> None:
-        """Give a prompt its chunk, cut to the blocks there are; without any, the latest arrival has to give way."""
+        """Give a prompt its chunk, cut to the blocks there are; without any, the latest arrival has to give
+        way.
+        """
         if num_tokens <= 0:
             return
         room = self.kv.num_room_tokens(request.request_id) - request.num_computed_tokens
@@ -174,7 +181,9 @@ class Scheduler:
         # else: it is the latest arrival; it keeps its progress and waits for those before it to finish
 
     def _chunk_tokens(self, request: Request, num_computed_tokens: int, *, others_wait: bool) -> int:
-        """How many tokens of a prompt may run: distance, chunk limit, budgets, and room for those behind it."""
+        """How many tokens of a prompt may run: distance, chunk limit, budgets, and room for those behind
+        it.
+        """
         distance = request.num_tokens - num_computed_tokens
         budget = min(self._budget, self._prefill_budget)
         num_tokens = min(distance, self._threshold) if self._threshold else distance
@@ -205,7 +214,9 @@ class Scheduler:
             self._offer_full_blocks(request)
 
     def _fits(self, request: Request, hit: PrefixHit) -> bool:
-        """Whether all tokens the request has now fit beside those running: half a prompt would only be preempted."""
+        """Whether all tokens the request has now fit beside those running: half a prompt would only be
+        preempted.
+        """
         return not self.running or self.kv.can_start(hit, request.num_tokens)
 
     def _find_prefix(self, request: Request) -> PrefixHit:
@@ -277,6 +288,14 @@ class Scheduler:
             request.num_hashed_blocks = num_tokens // self.kv.block_size
             self.kv.cache_full_blocks(request.request_id, hashes[: request.num_hashed_blocks])
 
+    def observe(self, plan: StepPlan, elapsed_s: float) -> None:
+        """Tell the latency budget what a step cost."""
+        num_decode = sum(len(row.token_ids) == 1 + row.num_draft_tokens for row in plan.rows)
+        num_prefill = sum(
+            len(row.token_ids) for row in plan.rows if len(row.token_ids) > 1 + row.num_draft_tokens
+        )
+        self.latency.observe(num_decode, num_prefill, elapsed_s)
+
     # Preemption
 
     def _victim(self) -> Request:
@@ -286,7 +305,9 @@ class Scheduler:
         return max(self.running, key=lambda request: request.arrival_order)
 
     def _make_room_for_important(self) -> None:
-        """Before anything is planned: a waiting request may displace less important running ones, if it needs to."""
+        """Before anything is planned: a waiting request may displace less important running ones, if it needs
+        to.
+        """
         request = self.waiting.peek()
         if request is None or request.num_results_to_discard > 0:
             return

@@ -7,7 +7,9 @@ from vllm_rs.wire import FinishReason, PrefixCacheStats
 
 @dataclass
 class SchedulerCounters:
-    """Totals since start, except `prefix_cache`, which is handed over and restarted with every stats message."""
+    """Totals since start, except `prefix_cache`, which is handed over and restarted with every stats
+    message.
+    """
 
     num_started: int = 0
     num_finished: dict[FinishReason, int] = field(default_factory=dict)

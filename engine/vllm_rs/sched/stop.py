@@ -9,7 +9,8 @@ REPETITION_STOP_REASON = "repetition_detected"
 def check_stop(request: Request) -> FinishReason | None:
     """Whether the last token of `request` ends it; sets `stop_reason` where the wire has one.
 
-    A stop token may not end a request that still owes `min_tokens`. EOS has no stop_reason, a stop id names itself.
+    A stop token may not end a request that still owes `min_tokens`. EOS has no stop_reason, a stop id
+    names itself.
     """
     token_ids = request.token_ids
     num_tokens = len(token_ids)
