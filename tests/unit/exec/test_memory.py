@@ -22,11 +22,12 @@ from vllm_rs.exec.process_memory import resident_bytes
 from vllm_rs.exec.step import StepArrays
 from vllm_rs.models.memory_source import random_source
 
-config = dict(architectures=["LlamaForCausalLM"], hidden_size=512, intermediate_size=2048, num_hidden_layers=4,
-              num_attention_heads=8, num_key_value_heads=4, vocab_size=32000, max_position_embeddings=2048)
-executor = LocalExecutor(
-    EngineConfig.from_keywords(cpu_threads=1, max_num_seqs=64, max_num_batched_tokens=512), random_source(config)
+config = dict(
+    architectures=["LlamaForCausalLM"], hidden_size=512, intermediate_size=2048, num_hidden_layers=4,
+    num_attention_heads=8, num_key_value_heads=4, vocab_size=32000, max_position_embeddings=2048,
 )
+limits = dict(max_num_seqs=64, max_num_batched_tokens=512)
+executor = LocalExecutor(EngineConfig.from_keywords(cpu_threads=1, **limits), random_source(config))
 executor.initialize()
 backend = executor.runner.backend
 """

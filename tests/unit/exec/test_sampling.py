@@ -264,7 +264,7 @@ def test_native_draws_equal_the_reference(logits_seed, history, **params):
 
 
 def on_the_edge(reference, logits, position, token):
-    """Whether the uniform number falls so near the token's interval that float32 weights may decide for it."""
+    """Whether the uniform number falls so near the token's interval that float32 weights may choose it."""
     state = reference._slots[0]
     if state.temperature == 0.0:
         return False

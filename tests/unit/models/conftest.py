@@ -23,3 +23,8 @@ def exec_driver():
 def pytest_generate_tests(metafunc):
     if "backend" in metafunc.fixturenames:
         metafunc.parametrize("backend", _MODULE.BACKENDS)
+
+
+@pytest.fixture
+def llama_config():
+    return dict(_MODULE.LLAMA)

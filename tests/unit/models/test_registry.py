@@ -113,7 +113,7 @@ def test_unknown_architecture_names_near_matches_and_what_is_supported():
     assert isinstance(caught.value, ValueError)
     assert isinstance(caught.value, ModelError)
     assert "MistralForCausalLM" in caught.value.hint
-    with pytest.raises(UnsupportedArchitectureError, match="config.json names none"):
+    with pytest.raises(UnsupportedArchitectureError, match=r"config\.json names none"):
         resolve_model_class([])
 
 
