@@ -83,10 +83,10 @@ class SchedulerConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, k
     scheduling_policy: Literal["fcfs", "priority"] = "fcfs"
     """Order of waiting requests: first come first served, or by the request's `priority` (smaller first)."""
     max_num_queued_reqs: Annotated[int, msgspec.Meta(ge=1, le=1048576)] = 4096
-    """Requests admitted and not yet finished; beyond it the answer is 429 [requests]."""
+    """Requests that may wait for their first token; beyond it the answer is 429 [requests]."""
     max_num_queued_tokens: Annotated[int, msgspec.Meta(ge=1, le=1099511627776)] | None = None
-    """Prompt tokens admitted and not yet finished; beyond it the answer is 429. Default: no limit
-    [tokens]."""
+    """Prompt tokens of the requests that wait for their first token; beyond it the answer is 429. Default: no
+    limit [tokens]."""
 
 
 class ExecutionConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):

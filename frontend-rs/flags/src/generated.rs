@@ -410,11 +410,11 @@ pub struct ServeArgs {
         help = "Order of waiting requests: first come first served, or by the request's `priority` (smaller first)"
     )]
     pub scheduling_policy: SchedulingPolicy,
-    /// Requests admitted and not yet finished; beyond it the answer is 429.
-    #[arg(long = "max-num-queued-reqs", env = "VLLM_RS_MAX_NUM_QUEUED_REQS", help_heading = "Scheduler", value_parser = |text: &str| parse::int(text, 1, 1048576), default_value = "4096", help = "Requests admitted and not yet finished; beyond it the answer is 429 [requests] [1 to 1048576]", allow_negative_numbers = true, value_name = "REQUESTS")]
+    /// Requests that may wait for their first token; beyond it the answer is 429.
+    #[arg(long = "max-num-queued-reqs", env = "VLLM_RS_MAX_NUM_QUEUED_REQS", help_heading = "Scheduler", value_parser = |text: &str| parse::int(text, 1, 1048576), default_value = "4096", help = "Requests that may wait for their first token; beyond it the answer is 429 [requests] [1 to 1048576]", allow_negative_numbers = true, value_name = "REQUESTS")]
     pub max_num_queued_reqs: u64,
-    /// Prompt tokens admitted and not yet finished; beyond it the answer is 429. Default: no limit.
-    #[arg(long = "max-num-queued-tokens", env = "VLLM_RS_MAX_NUM_QUEUED_TOKENS", help_heading = "Scheduler", value_parser = |text: &str| parse::human_int(text, 1, 1099511627776), help = "Prompt tokens admitted and not yet finished; beyond it the answer is 429. Default: no limit [tokens] [1 to 1099511627776]", allow_negative_numbers = true, value_name = "TOKENS")]
+    /// Prompt tokens of the requests that wait for their first token; beyond it the answer is 429. Default: no limit.
+    #[arg(long = "max-num-queued-tokens", env = "VLLM_RS_MAX_NUM_QUEUED_TOKENS", help_heading = "Scheduler", value_parser = |text: &str| parse::human_int(text, 1, 1099511627776), help = "Prompt tokens of the requests that wait for their first token; beyond it the answer is 429. Default: no limit [tokens] [1 to 1099511627776]", allow_negative_numbers = true, value_name = "TOKENS")]
     pub max_num_queued_tokens: Option<u64>,
     /// Back end: cpu (our kernels), or torch (the readable reference; needs torch installed).
     #[arg(
@@ -697,9 +697,9 @@ pub struct SchedulerConfig {
     pub long_prefill_token_threshold: u64,
     /// Order of waiting requests: first come first served, or by the request's `priority` (smaller first).
     pub scheduling_policy: SchedulingPolicy,
-    /// Requests admitted and not yet finished; beyond it the answer is 429. [requests]
+    /// Requests that may wait for their first token; beyond it the answer is 429. [requests]
     pub max_num_queued_reqs: u64,
-    /// Prompt tokens admitted and not yet finished; beyond it the answer is 429. Default: no limit. [tokens]
+    /// Prompt tokens of the requests that wait for their first token; beyond it the answer is 429. Default: no limit. [tokens]
     pub max_num_queued_tokens: Option<u64>,
 }
 
