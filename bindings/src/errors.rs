@@ -42,3 +42,13 @@ pub(crate) fn add_to(module: &Bound<'_, PyModule>) -> PyResult<()> {
 pub(crate) fn model_file(error: vllm_rs_model_files::ModelFileError) -> PyErr {
     ModelFileError::new_err(error.to_string())
 }
+
+#[expect(clippy::needless_pass_by_value, reason = "map_err hands errors over by value")]
+pub(crate) fn tokenizer(error: vllm_rs_text::TokenizerError) -> PyErr {
+    TokenizerError::new_err(error.to_string())
+}
+
+#[expect(clippy::needless_pass_by_value, reason = "map_err hands errors over by value")]
+pub(crate) fn chat_template(error: std::sync::Arc<vllm_rs_text::ChatTemplateError>) -> PyErr {
+    ChatTemplateError::new_err(error.to_string())
+}

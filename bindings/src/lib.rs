@@ -6,6 +6,8 @@ mod buffers;
 mod errors;
 mod json;
 mod model_files;
+mod output;
+mod tokenizer;
 
 use std::collections::BTreeMap;
 
@@ -15,6 +17,8 @@ use pyo3::prelude::*;
 fn _rust(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<model_files::ModelFiles>()?;
     module.add_class::<model_files::TensorView>()?;
+    module.add_class::<tokenizer::Tokenizer>()?;
+    module.add_class::<output::OutputProcessor>()?;
     module.add_function(wrap_pyfunction!(build_info, module)?)?;
     errors::add_to(module)
 }

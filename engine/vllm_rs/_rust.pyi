@@ -3,6 +3,7 @@
 Everything here releases the interpreter during long work and may be used from any thread.
 """
 
+from collections.abc import Callable
 from typing import Any, Literal, final
 
 from typing_extensions import Buffer
@@ -96,6 +97,97 @@ class TensorView:
 
     def __buffer__(self, flags: int, /) -> memoryview:
         """The bytes, read-only; valid as long as a view exists."""
+
+@final
+class Tokenizer:
+    """A model's tokenizer and chat template."""
+
+    @staticmethod
+    def open(path: str) -> Tokenizer:
+        """Open the tokenizer of the model at `path`, a path as for ModelFiles. Raises TokenizerError."""
+
+    @property
+    def vocab_size(self) -> int:
+        """One past the largest token id; a model's output layer may be wider."""
+
+    @property
+    def bos_token_id(self) -> int | None:
+        """The begin-of-sequence token."""
+
+    @property
+    def eos_token_ids(self) -> list[int]:
+        """The tokens that end an answer, as far as the tokenizer knows."""
+
+    def encode(self, text: str, add_special_tokens: bool = True) -> list[int]:
+        """Turn text into token ids; special tokens written out in the text are recognised."""
+
+    def encode_batch(self, texts: list[str], add_special_tokens: bool = True) -> list[list[int]]:
+        """Encode several texts, in parallel where that pays."""
+
+    def decode(self, token_ids: list[int], skip_special_tokens: bool = True) -> str:
+        """Turn token ids into text; ids outside the vocabulary write nothing."""
+
+    def token_text(self, token_id: int) -> str:
+        """Show one token by itself; a piece of a character shows as U+FFFD."""
+
+    def id_to_token(self, token_id: int) -> str | None:
+        """Look up the vocabulary's own spelling of a token, such as "Ġhello"."""
+
+    def token_to_id(self, token: str) -> int | None:
+        """Look up a token in the vocabulary's own spelling."""
+
+    def apply_chat_template(
+        self,
+        messages_json: str,
+        *,
+        tools_json: str | None = None,
+        chat_template: str | None = None,
+        add_generation_prompt: bool = True,
+        continue_final_message: bool = False,
+        kwargs_json: str | None = None,
+    ) -> str:
+        """Render a conversation to the text of a prompt; encode it with add_special_tokens=False.
+
+        `messages_json` is the JSON list of the chat API, `tools_json` a JSON list of tools,
+        `kwargs_json` a JSON object of further template variables; `chat_template` is a template's text
+        or path, the model's own where None. Raises ChatTemplateError.
+        """
+
+@final
+class OutputProcessor:
+    """One answer's way from token ids to text: detokenisation, then stop strings."""
+
+    def __init__(
+        self,
+        tokenizer: Tokenizer,
+        prompt_token_ids: list[int],
+        stop: list[str],
+        include_stop_str_in_output: bool = False,
+        skip_special_tokens: bool = True,
+        spaces_between_special_tokens: bool = True,
+        min_tokens: int = 0,
+    ) -> None: ...
+    def push(self, token_ids: list[int]) -> tuple[str, str | None]:
+        """Take the next tokens; return the new text that is safe to show and the stop string met, if any."""
+
+    def finish(self) -> str:
+        """End the answer; return what was held back."""
+
+    @property
+    def text(self) -> str:
+        """The whole text given out so far."""
+
+def resolve_model(
+    name: str,
+    download_dir: str | None = None,
+    revision: str | None = None,
+    progress: Callable[[int, int], None] | None = None,
+) -> str:
+    """Find or fetch the model `name`: a local path, the built-in name "smollm2", or a hub id "org/name".
+
+    `progress(done_bytes, total_bytes)` is called while bytes arrive; where it raises, the download stops.
+    Returns the path for ModelFiles and Tokenizer. Raises ModelResolveError.
+    """
 
 def build_info() -> dict[str, str]:
     """What was built: version, build_id, profile."""
