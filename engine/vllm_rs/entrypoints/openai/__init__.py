@@ -1,0 +1,1 @@
+"""vLLM's module path of the OpenAI-compatible server."""
