@@ -1,0 +1,19 @@
+//! The server of vllm-rs: HTTP in front of an engine.
+//!
+//! JSON ends here: routes turn requests into token ids and sampling parameters, and outputs back into text.
+
+pub mod app;
+pub mod auth;
+pub mod build_info;
+pub mod engine;
+pub mod error;
+pub mod generate;
+pub mod limits;
+pub mod metrics;
+pub mod model;
+pub mod observe;
+pub mod request;
+pub mod routes;
+pub mod sse;
+pub mod state;
+pub mod usage;

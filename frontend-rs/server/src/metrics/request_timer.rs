@@ -1,0 +1,138 @@
+//! The times and counts of one sequence, from its start to its single end.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use super::engine_metrics::{EngineMetrics, Terminal};
+
+/// Follows one sequence. Dropped before `finish`, it counts as aborted, so that every sequence started is one ended.
+#[derive(Debug)]
+pub struct RequestTimer {
+    metrics: Arc<EngineMetrics>,
+    arrival: Instant,
+    first_token: Option<Instant>,
+    last_token: Option<Instant>,
+    queue_s: Option<f64>,
+    prompt_tokens: u64,
+    cached_tokens: u64,
+    output_tokens: u64,
+    ended: bool,
+}
+
+impl RequestTimer {
+    pub fn start(metrics: Arc<EngineMetrics>, arrival: Instant, prompt_tokens: u64) -> Self {
+        metrics.requests_started.inc();
+        Self {
+            metrics,
+            arrival,
+            first_token: None,
+            last_token: None,
+            queue_s: None,
+            prompt_tokens,
+            cached_tokens: 0,
+            output_tokens: 0,
+            ended: false,
+        }
+    }
+
+    pub fn output_tokens(&self) -> u64 {
+        self.output_tokens
+    }
+
+    pub fn set_queue_time(&mut self, seconds: f64) {
+        self.queue_s.get_or_insert(seconds.max(0.0));
+    }
+
+    pub fn set_cached_tokens(&mut self, tokens: u64) {
+        self.cached_tokens = tokens.min(self.prompt_tokens);
+    }
+
+    /// Records the arrival of `tokens` new tokens.
+    pub fn on_tokens(&mut self, tokens: u64) {
+        if tokens == 0 {
+            return;
+        }
+        let now = Instant::now();
+        let metrics = &self.metrics;
+        metrics.generation_tokens.add(tokens);
+        if let Some(last) = self.last_token {
+            metrics
+                .inter_token_s
+                .observe(now.duration_since(last).as_secs_f64());
+        } else {
+            self.first_token = Some(now);
+            metrics.prompt_tokens.add(self.prompt_tokens);
+            metrics.prompt_tokens_cached.add(self.cached_tokens);
+            metrics
+                .time_to_first_token_s
+                .observe(now.duration_since(self.arrival).as_secs_f64());
+        }
+        self.last_token = Some(now);
+        self.output_tokens += tokens;
+    }
+
+    /// Ends the sequence; later calls change nothing.
+    pub fn finish(&mut self, reason: Terminal) {
+        if std::mem::replace(&mut self.ended, true) {
+            return;
+        }
+        let metrics = &self.metrics;
+        metrics.terminal(reason).inc();
+        metrics.e2e_s.observe(self.arrival.elapsed().as_secs_f64());
+        metrics.request_prompt_tokens.observe(self.prompt_tokens as f64);
+        metrics
+            .request_generation_tokens
+            .observe(self.output_tokens as f64);
+        let (Some(first), Some(last)) = (self.first_token, self.last_token) else {
+            return;
+        };
+        let decode_s = last.duration_since(first).as_secs_f64();
+        metrics.decode_s.observe(decode_s);
+        if self.output_tokens > 1 {
+            metrics
+                .time_per_output_token_s
+                .observe(decode_s / (self.output_tokens - 1) as f64);
+        }
+        metrics
+            .request_prefill_computed_tokens
+            .observe((self.prompt_tokens - self.cached_tokens) as f64);
+        if let Some(queue_s) = self.queue_s {
+            let first_s = first.duration_since(self.arrival).as_secs_f64();
+            let prefill_s = (first_s - queue_s).max(0.0);
+            metrics.queue_s.observe(queue_s);
+            metrics.prefill_s.observe(prefill_s);
+            metrics.inference_s.observe(prefill_s + decode_s);
+        }
+    }
+}
+
+impl Drop for RequestTimer {
+    fn drop(&mut self) {
+        self.finish(Terminal::Abort);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_start_has_exactly_one_end() {
+        let metrics = Arc::new(EngineMetrics::new("m", 100, Vec::new()));
+        let start = || RequestTimer::start(metrics.clone(), Instant::now(), 3);
+        let mut stopped = start();
+        stopped.on_tokens(2);
+        stopped.finish(Terminal::Stop);
+        stopped.finish(Terminal::Error);
+        drop(stopped);
+        drop(start());
+        let running = start();
+        assert_eq!(metrics.requests_started.get(), 3);
+        assert_eq!(metrics.finished(), 2);
+        assert_eq!(metrics.terminal(Terminal::Stop).get(), 1);
+        assert_eq!(metrics.terminal(Terminal::Abort).get(), 1);
+        drop(running);
+        assert_eq!(metrics.finished(), 3);
+        assert_eq!(metrics.generation_tokens.get(), 2);
+    }
+}

@@ -1,0 +1,78 @@
+//! Small steps that several routes share.
+
+use std::time::Instant;
+
+use serde_json::{Value, json};
+use vllm_rs_wire::StopReason;
+
+use crate::error::ApiError;
+use crate::generate::Finish;
+use crate::model::Model;
+use crate::observe::is_plain_id;
+use crate::request::fields::Fields;
+
+/// Texts above this many bytes are rendered and tokenised off the threads that accept and write.
+pub const INLINE_TEXT_BYTES: usize = 8 << 10;
+
+/// Takes `model` and checks that it is served here; the answer names it as the client did.
+pub fn model_name(body: &mut Fields, model: &Model) -> Result<String, ApiError> {
+    match body.string("model")? {
+        None => Ok(model.names[0].clone()),
+        Some(name) if model.names.contains(&name) => Ok(name),
+        Some(name) => Err(ApiError::ModelNotFound {
+            given: name.chars().take(200).collect(),
+            served: model.names.join(", "),
+        }),
+    }
+}
+
+/// The id of the answer: the field `request_id`, else the HTTP request's.
+pub fn answer_id(body: &mut Fields, prefix: &str, http_id: &str) -> Result<String, ApiError> {
+    match body.string("request_id")? {
+        None => Ok(format!("{prefix}-{http_id}")),
+        Some(id) if is_plain_id(&id) => Ok(format!("{prefix}-{id}")),
+        Some(_) => Err(ApiError::invalid(
+            "request_id",
+            "request_id must be 1 to 128 characters of letters, digits, '-', '_', '.' and ':'",
+        )),
+    }
+}
+
+/// Runs `work` inline when it is small, else on the bounded pool of blocking threads.
+pub async fn offload<T: Send + 'static>(
+    text_bytes: usize,
+    work: impl FnOnce() -> Result<T, ApiError> + Send + 'static,
+) -> Result<T, ApiError> {
+    if text_bytes <= INLINE_TEXT_BYTES {
+        return work();
+    }
+    tokio::task::spawn_blocking(work)
+        .await
+        .map_err(ApiError::internal)?
+}
+
+/// Logs a station of a request's way, without any of its text.
+pub fn log_station(request_id: &str, station: &'static str, arrival: Instant, prompt_tokens: Option<usize>) {
+    tracing::debug!(
+        target: "vllm_rs::request", request_id, station, prompt_tokens,
+        elapsed_us = arrival.elapsed().as_micros() as u64
+    );
+}
+
+/// Keeps the last `limit` tokens of a prompt (`truncate_prompt_tokens`; -1 = what the context holds).
+pub fn truncate(prompt: &mut Vec<u32>, limit: Option<i64>, model: &Model) {
+    let Some(limit) = limit else { return };
+    let limit = usize::try_from(limit).unwrap_or(model.max_model_len as usize - 1);
+    if prompt.len() > limit {
+        prompt.drain(..prompt.len() - limit);
+    }
+}
+
+/// `stop_reason`: the stop string, the stop token id, or null.
+pub fn stop_reason_json(finish: Option<&Finish>) -> Value {
+    match finish.and_then(|finish| finish.stop_reason.as_ref()) {
+        Some(StopReason::TokenId(id)) => json!(id),
+        Some(StopReason::Text(text)) => json!(text),
+        None => Value::Null,
+    }
+}

@@ -1,0 +1,190 @@
+//! What the handlers share.
+
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Arc, OnceLock, RwLock};
+
+use vllm_rs_flags::{Config, Secret};
+
+use crate::engine::{Engine, EngineState};
+use crate::error::ApiError;
+use crate::generate::admission::Admission;
+use crate::limits::Limits;
+use crate::metrics::{EngineMetrics, HttpMetrics};
+use crate::model::Model;
+
+/// Everything that exists once the engine has registered.
+pub struct Serving {
+    pub model: Arc<Model>,
+    pub engine: Arc<dyn Engine>,
+    pub metrics: Arc<EngineMetrics>,
+    pub admission: Arc<Admission>,
+    pub limits: Limits,
+}
+
+impl Serving {
+    pub fn new(
+        model: Arc<Model>,
+        engine: Arc<dyn Engine>,
+        metrics: Arc<EngineMetrics>,
+        limits: Limits,
+    ) -> Self {
+        Self {
+            model,
+            engine,
+            metrics,
+            admission: Arc::default(),
+            limits,
+        }
+    }
+
+    /// Sequences started and not ended.
+    pub fn running(&self) -> u64 {
+        self.metrics
+            .requests_started
+            .get()
+            .saturating_sub(self.metrics.finished())
+    }
+}
+
+/// How far the server is, as `/health` and `/ready` tell it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Phase {
+    /// The engine is not up yet; the text says what it is doing.
+    Starting(String),
+    Ready,
+    /// Up, but taking no new work.
+    Draining,
+    /// The engine is gone or stuck.
+    Down(String),
+}
+
+impl Phase {
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::Starting(_) => "starting",
+            Self::Ready => "ready",
+            Self::Draining => "draining",
+            Self::Down(_) => "down",
+        }
+    }
+
+    pub fn detail(&self) -> Option<&str> {
+        match self {
+            Self::Starting(detail) | Self::Down(detail) => Some(detail),
+            Self::Ready | Self::Draining => None,
+        }
+    }
+}
+
+struct Inner {
+    limits: Limits,
+    api_keys: Vec<Secret>,
+    enable_prompt_tokens_details: bool,
+    force_include_usage: bool,
+    http: HttpMetrics,
+    started_unix_s: f64,
+    stage: RwLock<String>,
+    draining: AtomicBool,
+    serving: OnceLock<Arc<Serving>>,
+}
+
+/// The state of the server; a handle that clones for the price of a reference count.
+#[derive(Clone)]
+pub struct AppState(Arc<Inner>);
+
+impl AppState {
+    pub fn new(config: &Config) -> Self {
+        Self(Arc::new(Inner {
+            limits: Limits::from_config(config),
+            api_keys: config.frontend.api_key.clone(),
+            enable_prompt_tokens_details: config.frontend.enable_prompt_tokens_details,
+            force_include_usage: config.frontend.enable_force_include_usage,
+            http: HttpMetrics::default(),
+            started_unix_s: crate::generate::start::unix_seconds(),
+            stage: RwLock::new("starting".to_owned()),
+            draining: AtomicBool::new(false),
+            serving: OnceLock::new(),
+        }))
+    }
+
+    pub fn limits(&self) -> &Limits {
+        &self.0.limits
+    }
+
+    pub fn api_keys(&self) -> &[Secret] {
+        &self.0.api_keys
+    }
+
+    pub fn prompt_tokens_details(&self) -> bool {
+        self.0.enable_prompt_tokens_details
+    }
+
+    pub fn force_include_usage(&self) -> bool {
+        self.0.force_include_usage
+    }
+
+    pub fn http(&self) -> &HttpMetrics {
+        &self.0.http
+    }
+
+    pub fn started_unix_s(&self) -> f64 {
+        self.0.started_unix_s
+    }
+
+    /// Says what the start-up is doing.
+    pub fn set_stage(&self, stage: impl Into<String>) {
+        if let Ok(mut current) = self.0.stage.write() {
+            *current = stage.into();
+        }
+    }
+
+    /// Opens the routes that need an engine. The first call counts.
+    pub fn set_serving(&self, serving: Arc<Serving>) {
+        // A second engine is a restart behind the same `Engine`, never a second `Serving`.
+        let _ = self.0.serving.set(serving);
+    }
+
+    /// Takes no new work from here on.
+    pub fn set_draining(&self) {
+        self.0.draining.store(true, Relaxed);
+    }
+
+    /// The model and engine, whatever their health.
+    pub fn serving(&self) -> Option<&Arc<Serving>> {
+        self.0.serving.get()
+    }
+
+    pub fn phase(&self) -> Phase {
+        let Some(serving) = self.serving() else {
+            return Phase::Starting(self.0.stage.read().map(|stage| stage.clone()).unwrap_or_default());
+        };
+        match serving.engine.state() {
+            EngineState::Down { reason } => Phase::Down(reason),
+            EngineState::Ready if self.0.draining.load(Relaxed) => Phase::Draining,
+            EngineState::Ready => Phase::Ready,
+        }
+    }
+
+    /// The model, for routes that need no engine.
+    pub fn model(&self) -> Result<&Arc<Serving>, ApiError> {
+        self.serving().ok_or_else(|| {
+            let state = self.phase().detail().unwrap_or_default().to_owned();
+            ApiError::NotReady {
+                state,
+                retry_after_s: 2,
+            }
+        })
+    }
+
+    /// The model and engine, for a route that starts work.
+    pub fn ready(&self) -> Result<Arc<Serving>, ApiError> {
+        match self.phase() {
+            Phase::Starting(state) | Phase::Down(state) => Err(ApiError::NotReady {
+                state,
+                retry_after_s: 2,
+            }),
+            Phase::Draining => Err(ApiError::Draining),
+            Phase::Ready => self.model().cloned(),
+        }
+    }
+}
