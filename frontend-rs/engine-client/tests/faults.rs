@@ -1,0 +1,204 @@
+//! What goes wrong with an engine, and what its streams and its health then say.
+
+mod common;
+
+use std::time::Duration;
+
+use common::{config, connect, failure, health_becomes, mock_config, request, soon, tokens};
+use futures::StreamExt;
+use tokio_util::sync::CancellationToken;
+use vllm_rs_engine_client::mock::{GarbageKind, MockConfig, run_mock_engine};
+use vllm_rs_engine_client::{
+    ClientConfig, ClientError, EngineClient, EngineHealth, EngineSource, RestartPolicy, RuntimeDir,
+    StreamError,
+};
+
+fn is_dead(health: &EngineHealth) -> bool {
+    matches!(health, EngineHealth::Dead { .. })
+}
+
+fn is_unhealthy(health: &EngineHealth) -> bool {
+    matches!(health, EngineHealth::Unhealthy { .. })
+}
+
+#[tokio::test]
+async fn a_death_ends_every_stream_and_the_engine_comes_back_once() {
+    for crash_silently in [false, true] {
+        let mock = MockConfig {
+            crash_after: Some(6),
+            crash_silently,
+            ..MockConfig::default()
+        };
+        let client = connect(mock).await;
+        let streams = ["a", "b", "c"].map(|id| client.submit(request(id, 100)).unwrap());
+        let mut health = client.health();
+        for stream in streams {
+            let error = failure(stream).await;
+            assert!(matches!(error, StreamError::EngineDied { .. }), "{error}");
+        }
+        soon("the restart", health.wait_for(EngineHealth::is_ready))
+            .await
+            .unwrap();
+        health_becomes(&client, EngineHealth::is_ready).await;
+        assert_eq!(tokens(client.submit(request("d", 3)).unwrap()).await.len(), 3);
+        // It dies again, and stays dead: one restart is all it gets.
+        let error = failure(client.submit(request("e", 100)).unwrap()).await;
+        assert!(matches!(error, StreamError::EngineDied { .. }), "{error}");
+        health_becomes(&client, is_dead).await;
+        assert!(matches!(
+            client.submit(request("f", 1)),
+            Err(ClientError::Dead { .. })
+        ));
+        assert_eq!(client.counters().engine_deaths, 2);
+    }
+}
+
+#[tokio::test]
+async fn a_call_that_waits_for_a_dead_engine_fails() {
+    let mock = MockConfig {
+        crash_after: Some(1),
+        hang_after: None,
+        ..MockConfig::default()
+    };
+    let config = ClientConfig {
+        restart: RestartPolicy {
+            max_restarts: 0,
+            ..RestartPolicy::default()
+        },
+        ..mock_config(mock)
+    };
+    let client = soon("connecting", EngineClient::connect(config)).await.unwrap();
+    failure(client.submit(request("a", 5)).unwrap()).await;
+    health_becomes(&client, is_dead).await;
+    let error = soon("the call", client.utility("is_sleeping", vec![]))
+        .await
+        .unwrap_err();
+    assert!(matches!(error, ClientError::Dead { .. }), "{error}");
+}
+
+#[tokio::test]
+async fn a_hung_engine_is_unhealthy_then_killed_and_replaced() {
+    let mock = MockConfig {
+        hang_after: Some(5),
+        ..MockConfig::default()
+    };
+    let config = ClientConfig {
+        stall_after: Duration::from_millis(100),
+        kill_stalled_after: Some(Duration::from_millis(1500)),
+        ..mock_config(mock)
+    };
+    let client = soon("connecting", EngineClient::connect(config)).await.unwrap();
+    let stream = client.submit(request("a", 100)).unwrap();
+    let health = health_becomes(&client, is_unhealthy).await;
+    assert!(health.to_string().contains("1 requests open"), "{health}");
+    let error = failure(stream).await;
+    assert!(error.to_string().contains("no progress"), "{error}");
+    health_becomes(&client, EngineHealth::is_ready).await;
+    assert_eq!(tokens(client.submit(request("b", 2)).unwrap()).await.len(), 2);
+}
+
+#[tokio::test]
+async fn an_idle_engine_may_be_silent() {
+    let config = ClientConfig {
+        stall_after: Duration::from_millis(1),
+        kill_stalled_after: Some(Duration::from_millis(2)),
+        ..mock_config(MockConfig::default())
+    };
+    let client = soon("connecting", EngineClient::connect(config)).await.unwrap();
+    let mut health = client.health();
+    let changed = tokio::time::timeout(Duration::from_millis(600), health.changed()).await;
+    assert!(changed.is_err(), "{:?}", *client.health().borrow());
+}
+
+#[tokio::test]
+async fn garbage_for_one_request_ends_only_its_stream() {
+    let mock = MockConfig {
+        garbage_after: Some(2),
+        garbage_kind: GarbageKind::Attributable,
+        tokens_per_second: 50.0,
+        ..MockConfig::default()
+    };
+    let client = connect(mock).await;
+    let mut first = client.submit(request("a", 20)).unwrap();
+    soon("a token", first.next()).await.unwrap().unwrap();
+    let second = client.submit(request("b", 20)).unwrap();
+    let (first, second) = tokio::join!(common::collect(first), common::collect(second));
+    let errors: Vec<_> = first
+        .iter()
+        .chain(&second)
+        .filter_map(|item| item.as_ref().err())
+        .collect();
+    assert!(
+        matches!(errors[..], [StreamError::Malformed { .. }]),
+        "{errors:?}"
+    );
+    assert!(client.health().borrow().is_ready());
+    assert_eq!(client.counters().malformed_outputs, 1);
+}
+
+#[tokio::test]
+async fn garbage_for_nobody_ends_all_streams_and_a_good_message_heals() {
+    let mock = MockConfig {
+        garbage_after: Some(4),
+        tokens_per_second: 50.0,
+        ..MockConfig::default()
+    };
+    let client = connect(mock).await;
+    let streams = ["a", "b"].map(|id| client.submit(request(id, 1000)).unwrap());
+    let mut health = client.health();
+    let unhealthy = async { health.wait_for(is_unhealthy).await.unwrap().clone() };
+    soon("illness", unhealthy).await;
+    for stream in streams {
+        let error = failure(stream).await;
+        assert!(matches!(error, StreamError::EngineMalformed { .. }), "{error}");
+    }
+    assert_eq!(tokens(client.submit(request("c", 2)).unwrap()).await.len(), 2);
+    health_becomes(&client, EngineHealth::is_ready).await;
+    assert_eq!(client.counters().malformed_messages, 1);
+}
+
+#[tokio::test]
+async fn a_foreign_engine_may_come_back_with_the_same_identity() {
+    let dir = RuntimeDir::create(None).unwrap();
+    let handshake_address = dir.address("h");
+    let source = EngineSource::External {
+        handshake_address: handshake_address.clone(),
+    };
+    let client = EngineClient::start(config(source)).unwrap();
+    for round in 0..3 {
+        let stop = CancellationToken::new();
+        let engine = tokio::spawn(run_mock_engine(
+            MockConfig {
+                max_model_len: 100 + round,
+                tokens_per_second: 50.0,
+                ..MockConfig::default()
+            },
+            handshake_address.clone(),
+            stop.clone(),
+        ));
+        health_becomes(&client, EngineHealth::is_ready).await;
+        assert_eq!(client.ready().max_model_len, u64::from(100 + round));
+        assert_eq!(tokens(client.submit(request("a", 2)).unwrap()).await.len(), 2);
+        let cut_off = client.submit(request("b", 90)).unwrap();
+        let mut health = client.health();
+        stop.cancel();
+        soon("the engine", engine).await.unwrap().unwrap();
+        assert!(matches!(failure(cut_off).await, StreamError::EngineDied { .. }));
+        soon("the end", health.wait_for(|health| !health.is_ready()))
+            .await
+            .unwrap();
+    }
+}
+
+#[tokio::test]
+async fn shutting_down_closes_what_is_open() {
+    let client = connect(MockConfig {
+        tokens_per_second: 10.0,
+        ..MockConfig::default()
+    })
+    .await;
+    let stream = client.submit(request("a", 1000)).unwrap();
+    soon("the end", client.shutdown()).await;
+    assert_eq!(failure(stream).await, StreamError::Closed);
+    assert!(is_dead(&client.health().borrow()));
+}
