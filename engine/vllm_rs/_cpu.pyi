@@ -43,7 +43,9 @@ class PackedLinear:
     """Weight [out_features, in_features] in the kernels' own layout, with an optional f32 bias [out_features]."""
 
     @staticmethod
-    def pack(pool: ThreadPool, weight: F32 | U16, dtype: ComputeDtype, bias: F32 | None = None) -> PackedLinear:
+    def pack(
+        pool: ThreadPool, weight: F32 | U16, dtype: ComputeDtype, bias: F32 | None = None
+    ) -> PackedLinear:
         """Pack row-major f32 or bf16 (uint16) weights; f32 is rounded to nearest even when dtype is bfloat16."""
     @property
     def out_features(self) -> int: ...
@@ -63,7 +65,13 @@ class KVCache:
     """
 
     def __init__(
-        self, num_layers: int, num_blocks: int, block_size: int, num_kv_heads: int, head_dim: int, dtype: ComputeDtype
+        self,
+        num_layers: int,
+        num_blocks: int,
+        block_size: int,
+        num_kv_heads: int,
+        head_dim: int,
+        dtype: ComputeDtype,
     ) -> None: ...
     @property
     def nbytes(self) -> int: ...
@@ -88,7 +96,9 @@ class Program:
     Row spaces: "tokens" buffers have one row per scheduled token, "logit_rows" buffers one per row that needs logits.
     """
 
-    def __init__(self, pool: ThreadPool, max_tokens: int, max_logit_rows: int, max_sequences: int) -> None: ...
+    def __init__(
+        self, pool: ThreadPool, max_tokens: int, max_logit_rows: int, max_sequences: int
+    ) -> None: ...
     # -- recording
     def buffer(self, rows: RowSpace, cols: int, dtype: ComputeDtype) -> int: ...
     def embedding(self, out: int, table: PackedLinear) -> None:
@@ -107,7 +117,14 @@ class Program:
         Llama; cos_sin is [max_positions, rotary_dim]: cos of the rotary_dim/2 angles, then sin), write k and v of
         every row into the cache. All rows of a layer are written before any row of `attention` reads."""
     def attention(
-        self, out: int, qkv: int, num_heads: int, num_kv_heads: int, head_dim: int, scale: float, layer: int,
+        self,
+        out: int,
+        qkv: int,
+        num_heads: int,
+        num_kv_heads: int,
+        head_dim: int,
+        scale: float,
+        layer: int,
         sliding_window: int = 0,
     ) -> None:
         """Causal paged attention of every row's q over the keys 0..position of its sequence; prefill chunks and
@@ -128,8 +145,15 @@ class Program:
         """One line per recorded call; recording a model twice gives equal lists."""
     # -- replay
     def run(
-        self, kv: KVCache | None, token_ids: I32, positions: I32, query_start: I32, block_tables: I32, logit_rows: I32,
-        first_op: int = 0, last_op: int = -1,
+        self,
+        kv: KVCache | None,
+        token_ids: I32,
+        positions: I32,
+        query_start: I32,
+        block_tables: I32,
+        logit_rows: I32,
+        first_op: int = 0,
+        last_op: int = -1,
     ) -> None:
         """One step. token_ids, positions [T]; query_start [S + 1] prefix sums of tokens per sequence; block_tables
         [S, max_blocks] (row s serves sequence s; unused entries are not read); logit_rows [L] indices into the T
@@ -142,7 +166,13 @@ class Program:
     def keep(self, handle: int) -> None:
         """Exclude a buffer from memory reuse, so that it can be read after a run."""
     def run_traced(
-        self, kv: KVCache | None, token_ids: I32, positions: I32, query_start: I32, block_tables: I32, logit_rows: I32
+        self,
+        kv: KVCache | None,
+        token_ids: I32,
+        positions: I32,
+        query_start: I32,
+        block_tables: I32,
+        logit_rows: I32,
     ) -> list[tuple[str, float]]:
         """As run, returning (kernel name, seconds) per call."""
 
@@ -167,21 +197,41 @@ class Sampler:
 
     def __init__(self, pool: ThreadPool, num_slots: int, vocab_size: int) -> None: ...
     def set_slot(
-        self, slot: int, *, temperature: float, top_k: int, top_p: float, min_p: float, repetition_penalty: float,
-        presence_penalty: float, frequency_penalty: float, seed: int, min_tokens: int, stop_token_ids: I32,
-        logit_bias_ids: I32, logit_bias_values: F32, allowed_token_ids: I32 | None, bad_words: Sequence[Sequence[int]],
-        num_logprobs: int | None, prompt_token_ids: I32, output_token_ids: I32,
+        self,
+        slot: int,
+        *,
+        temperature: float,
+        top_k: int,
+        top_p: float,
+        min_p: float,
+        repetition_penalty: float,
+        presence_penalty: float,
+        frequency_penalty: float,
+        seed: int,
+        min_tokens: int,
+        stop_token_ids: I32,
+        logit_bias_ids: I32,
+        logit_bias_values: F32,
+        allowed_token_ids: I32 | None,
+        bad_words: Sequence[Sequence[int]],
+        num_logprobs: int | None,
+        prompt_token_ids: I32,
+        output_token_ids: I32,
     ) -> None:
         """num_logprobs: None = not asked, -1 = whole vocabulary. seed is any int64 or uint64 (taken modulo 2**64)."""
     def clear_slot(self, slot: int) -> None: ...
     def append(self, slot: int, token_ids: I32) -> None:
         """Commit output tokens of a slot (counts, min_tokens progress, bad-word history)."""
-    def sample(self, program: Program, logit_indices: I32, slots: I32, positions: I32, stream: int = 0) -> SampleResult:
+    def sample(
+        self, program: Program, logit_indices: I32, slots: I32, positions: I32, stream: int = 0
+    ) -> SampleResult:
         """Sample row logit_indices[i] of the program's last logits for slots[i]; positions[i] is the absolute position
         of the token being drawn."""
     def sample_logits(self, logits: F32, slots: I32, positions: I32, stream: int = 0) -> SampleResult:
         """As sample, over a given array [rows, vocab] (tests, other back ends)."""
-    def score(self, program: Program, logit_indices: I32, target_ids: I32, num_logprobs: int) -> tuple[I32, F32, I32]:
+    def score(
+        self, program: Program, logit_indices: I32, target_ids: I32, num_logprobs: int
+    ) -> tuple[I32, F32, I32]:
         """Prompt log-probabilities: (token ids [rows, k + 1], log-probabilities, ranks [rows]); column 0 = target."""
 
 def philox_uniform(seed: int, position: int, stream: int) -> float:

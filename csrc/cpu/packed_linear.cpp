@@ -1,0 +1,107 @@
+#include "vllm_rs/packed_linear.hpp"
+
+#include "vllm_rs/isa.hpp"
+
+#include <cstring>
+
+namespace vllm_rs {
+namespace {
+
+// Columns packed at a time: 16 rows of them stay in the first-level cache.
+constexpr int block_cols = 256;
+
+struct Source {
+  const void* weight;
+  DType dtype;
+  int64_t in_features;
+
+  const float* f32(int64_t row, int64_t col) const {
+    return static_cast<const float*>(weight) + row * in_features + col;
+  }
+  const uint16_t* bf16(int64_t row, int64_t col) const {
+    return static_cast<const uint16_t*>(weight) + row * in_features + col;
+  }
+};
+
+void pack_rows_bf16(const KernelTable& kernels, const Source& source, int64_t row, int num_rows, int64_t col,
+                    int n, std::byte* tile) {
+  uint16_t lane[block_cols + 1];
+  for (int i = 0; i < num_rows; ++i) {
+    if (source.dtype == DType::f32)
+      kernels.to_bf16(lane, source.f32(row + i, col), n);
+    else
+      std::memcpy(lane, source.bf16(row + i, col), static_cast<size_t>(n) * 2);
+    lane[n] = 0; // the partner of an odd last column
+    std::byte* out = tile + col / 2 * 64 + i * 4;
+    for (int k = 0; k < n; k += 2)
+      std::memcpy(out + k / 2 * 64, lane + k, 4);
+  }
+}
+
+void pack_rows_f32(const KernelTable& kernels, const Source& source, int64_t row, int num_rows, int64_t col,
+                   int n, std::byte* tile) {
+  float lane[block_cols];
+  for (int i = 0; i < num_rows; ++i) {
+    if (source.dtype == DType::f32)
+      std::memcpy(lane, source.f32(row + i, col), static_cast<size_t>(n) * 4);
+    else
+      kernels.to_f32(lane, source.bf16(row + i, col), n);
+    std::byte* out = tile + col * 64 + i * 4;
+    for (int k = 0; k < n; ++k)
+      std::memcpy(out + k * 64, lane + k, 4);
+  }
+}
+
+int64_t tile_bytes(int in_features, DType dtype) {
+  return dtype == DType::f32 ? int64_t{in_features} * 64 : round_up(in_features, 32) * 32;
+}
+
+} // namespace
+
+PackedLinear::PackedLinear(ThreadPool& pool, const void* weight, DType source_dtype, int out_features,
+                           int in_features, DType dtype, std::optional<std::span<const float>> bias)
+    : out_features_(out_features), in_features_(in_features), dtype_(dtype),
+      tile_stride_(tile_bytes(in_features, dtype)),
+      weight_(static_cast<size_t>(ceil_div(out_features, tile_cols) * tile_stride_), Pages::huge) {
+  if (bias)
+    bias_.assign(bias->begin(), bias->end());
+  const Source source{weight, source_dtype, in_features};
+  const KernelTable& table = kernels();
+  WorkQueue queue;
+  pool.run([&](int) {
+    drain(queue, pool.num_threads(), num_tiles(), 4, [&](int64_t begin, int64_t end) {
+      for (int64_t tile = begin; tile < end; ++tile) {
+        const int64_t row = tile * tile_cols;
+        const int num_rows = static_cast<int>(std::min<int64_t>(tile_cols, out_features_ - row));
+        for (int64_t col = 0; col < in_features_; col += block_cols) {
+          const int n = static_cast<int>(std::min<int64_t>(block_cols, in_features_ - col));
+          const auto pack = dtype_ == DType::bf16 ? pack_rows_bf16 : pack_rows_f32;
+          pack(table, source, row, num_rows, col, n, weight_.data() + tile * tile_stride_);
+        }
+      }
+    });
+  });
+}
+
+void PackedLinear::read_row_bf16(int row, uint16_t* out) const {
+  const std::byte* lane = data() + row / tile_cols * tile_stride_ + row % tile_cols * 4;
+  for (int k = 0; k + 1 < in_features_; k += 2)
+    std::memcpy(out + k, lane + int64_t{k} * 32, 4);
+  if (in_features_ % 2 != 0)
+    std::memcpy(out + in_features_ - 1, lane + int64_t{in_features_ - 1} * 32, 2);
+}
+
+void PackedLinear::read_row(int row, float* out) const {
+  const std::byte* lane = data() + row / tile_cols * tile_stride_ + row % tile_cols * 4;
+  for (int k = 0; k < in_features_; ++k) {
+    if (dtype_ == DType::f32) {
+      std::memcpy(out + k, lane + int64_t{k} * 64, 4);
+      continue;
+    }
+    uint16_t value;
+    std::memcpy(&value, lane + int64_t{k / 2} * 64 + k % 2 * 2, 2);
+    out[k] = bf16_to_f32(value);
+  }
+}
+
+} // namespace vllm_rs
