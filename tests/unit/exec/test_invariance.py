@@ -116,3 +116,25 @@ def test_shuffled_block_tables_are_bit_equal(source, exec_driver):
     ]
     assert np.array_equal(results[0], results[1])
     assert np.array_equal(results[0], results[2])
+
+
+@pytest.fixture
+def isa_restored():
+    cpu = pytest.importorskip("vllm_rs._cpu")
+    selected = cpu.selected_isa()
+    yield cpu
+    cpu.set_isa(selected)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+def test_every_kernel_set_is_invariant_and_near_the_others(source, exec_driver, isa_restored, dtype):
+    results = {}
+    for isa in isa_restored.available_isas():
+        driver = exec_driver.Driver(source, "cpu", dtype, isa=isa)
+        results[isa] = driver.logits(PROMPT)
+        threaded = exec_driver.Driver(source, "cpu", dtype, isa=isa, threads=2, block_size=8)
+        for chunk in (16, 1):
+            assert np.array_equal(threaded.logits(PROMPT, chunk), results[isa]), (isa, chunk)
+    tolerance = 1e-4 if dtype == "float32" else 0.1
+    for isa, logits in results.items():
+        assert np.abs(logits - results["scalar"]).max() <= tolerance * logits.std(), isa
