@@ -8,16 +8,16 @@ never on batch size, chunking, block size, thread count or the neighbours in the
 """
 
 from collections.abc import Sequence
-from typing import Literal
+from typing import Literal, TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
-type F32 = NDArray[np.float32]
-type I32 = NDArray[np.int32]
-type U16 = NDArray[np.uint16]
-type ComputeDtype = Literal["float32", "bfloat16"]
-type RowSpace = Literal["tokens", "logit_rows"]
+_F32: TypeAlias = NDArray[np.float32]
+_I32: TypeAlias = NDArray[np.int32]
+_U16: TypeAlias = NDArray[np.uint16]
+_ComputeDtype: TypeAlias = Literal["float32", "bfloat16"]
+_RowSpace: TypeAlias = Literal["tokens", "logit_rows"]
 
 def cpu_features() -> dict[str, bool]:
     """What this CPU and kernel offer: avx2, fma, f16c, avx512f, avx512_bf16, avx512_vnni, amx_bf16, amx_int8."""
@@ -30,7 +30,7 @@ def selected_isa() -> str:
 
 def set_isa(name: str) -> None:
     """Select a kernel set by name (tests, `--cpu-isa`). Weights packed before keep their layout and stay valid.
-    Raises ValueError listing available_isas()."""
+    Raises ValueError listing available_isas(). "amx_emulated" runs the AMX kernels on emulated tiles anywhere (tests)."""
 
 class ThreadPool:
     """Persistent workers: spin briefly, then sleep on a futex. The calling thread is worker 0."""
@@ -44,7 +44,7 @@ class PackedLinear:
 
     @staticmethod
     def pack(
-        pool: ThreadPool, weight: F32 | U16, dtype: ComputeDtype, bias: F32 | None = None
+        pool: ThreadPool, weight: _F32 | _U16, dtype: _ComputeDtype, bias: _F32 | None = None
     ) -> PackedLinear:
         """Pack row-major f32 or bf16 (uint16) weights; f32 is rounded to nearest even when dtype is bfloat16."""
     @property
@@ -52,16 +52,17 @@ class PackedLinear:
     @property
     def in_features(self) -> int: ...
     @property
-    def dtype(self) -> ComputeDtype: ...
+    def dtype(self) -> _ComputeDtype: ...
     @property
     def nbytes(self) -> int: ...
-    def unpack(self) -> F32:
+    def unpack(self) -> _F32:
         """Row-major f32 copy [out_features, in_features]."""
 
 class KVCache:
     """Paged K and V for every layer: reserved address space, touched as blocks are written.
 
-    A block is addressed by (base, block stride, layer stride); see `strides`.
+    A block is addressed by (base, block stride, layer stride); see `strides`. block_size is a multiple of 8, head_dim
+    is even.
     """
 
     def __init__(
@@ -71,7 +72,7 @@ class KVCache:
         block_size: int,
         num_kv_heads: int,
         head_dim: int,
-        dtype: ComputeDtype,
+        dtype: _ComputeDtype,
     ) -> None: ...
     @property
     def nbytes(self) -> int: ...
@@ -84,9 +85,9 @@ class KVCache:
         """(block_stride_bytes, layer_stride_bytes)."""
     def resident_bytes(self) -> int:
         """Bytes of it that the kernel has backed with memory so far."""
-    def read(self, layer: int, block: int) -> tuple[F32, F32]:
+    def read(self, layer: int, block: int) -> tuple[_F32, _F32]:
         """(k, v) of one block as f32, each [block_size, num_kv_heads, head_dim]."""
-    def write(self, layer: int, block: int, k: F32, v: F32) -> None: ...
+    def write(self, layer: int, block: int, k: _F32, v: _F32) -> None: ...
 
 class Program:
     """A flat list of kernel calls over planned buffers, recorded once, replayed by one native call per step.
@@ -100,18 +101,18 @@ class Program:
         self, pool: ThreadPool, max_tokens: int, max_logit_rows: int, max_sequences: int
     ) -> None: ...
     # -- recording
-    def buffer(self, rows: RowSpace, cols: int, dtype: ComputeDtype) -> int: ...
+    def buffer(self, rows: _RowSpace, cols: int, dtype: _ComputeDtype) -> int: ...
     def embedding(self, out: int, table: PackedLinear) -> None:
         """out[t] = table row token_ids[t] (reads the packed layout: a tied LM head needs no second copy)."""
-    def rms_norm(self, out: int, x: int, weight: F32, eps: float) -> None: ...
-    def add_rms_norm(self, out: int, residual: int, x: int, weight: F32, eps: float) -> None:
+    def rms_norm(self, out: int, x: int, weight: _F32, eps: float) -> None: ...
+    def add_rms_norm(self, out: int, residual: int, x: int, weight: _F32, eps: float) -> None:
         """residual += x in place (f32), out = rms_norm(residual) * weight."""
     def add(self, residual: int, x: int) -> None:
         """residual += x in place (f32)."""
     def linear(self, out: int, x: int, weight: PackedLinear) -> None:
         """out = x @ weight.T + bias; x is bfloat16 for bfloat16 weights and float32 for float32 ones; out f32 or bf16."""
     def rope_kv_write(
-        self, qkv: int, num_heads: int, num_kv_heads: int, head_dim: int, cos_sin: F32, layer: int
+        self, qkv: int, num_heads: int, num_kv_heads: int, head_dim: int, cos_sin: _F32, layer: int
     ) -> None:
         """qkv [tokens, (num_heads + 2 num_kv_heads) * head_dim] f32: rotate q and k in place (half-rotation, as in
         Llama; cos_sin is [max_positions, rotary_dim]: cos of the rotary_dim/2 angles, then sin), write k and v of
@@ -147,42 +148,43 @@ class Program:
     def run(
         self,
         kv: KVCache | None,
-        token_ids: I32,
-        positions: I32,
-        query_start: I32,
-        block_tables: I32,
-        logit_rows: I32,
+        token_ids: _I32,
+        positions: _I32,
+        query_start: _I32,
+        block_tables: _I32,
+        logit_rows: _I32,
         first_op: int = 0,
         last_op: int = -1,
     ) -> None:
         """One step. token_ids, positions [T]; query_start [S + 1] prefix sums of tokens per sequence; block_tables
         [S, max_blocks] (row s serves sequence s; unused entries are not read); logit_rows [L] indices into the T
-        tokens. kv None skips cache writes and lets attention read only the step's own rows (profile runs).
-        first_op/last_op replay a part (eager mode, tests)."""
-    def logits_view(self) -> F32:
+        tokens; positions are consecutive within a sequence. kv None skips cache writes and lets attention read only the
+        step's own rows (profile runs). first_op/last_op, both inclusive, replay a part (eager mode, tests); -1 is the
+        last call."""
+    def logits_view(self) -> _F32:
         """View [L, vocab] of the last run's logits; valid until the next run."""
-    def read_buffer(self, handle: int) -> F32:
+    def read_buffer(self, handle: int) -> _F32:
         """f32 copy of a buffer after the last run (tests; only buffers kept by `keep`)."""
     def keep(self, handle: int) -> None:
         """Exclude a buffer from memory reuse, so that it can be read after a run."""
     def run_traced(
         self,
         kv: KVCache | None,
-        token_ids: I32,
-        positions: I32,
-        query_start: I32,
-        block_tables: I32,
-        logit_rows: I32,
+        token_ids: _I32,
+        positions: _I32,
+        query_start: _I32,
+        block_tables: _I32,
+        logit_rows: _I32,
     ) -> list[tuple[str, float]]:
         """As run, returning (kernel name, seconds) per call."""
 
 class SampleResult:
-    token_ids: I32
+    token_ids: _I32
     """[rows]"""
-    logprobs: list[tuple[I32, F32, int] | None]
+    logprobs: list[tuple[_I32, _F32, int] | None]
     """Per row that asked: (token ids [k + 1], log-probabilities [k + 1], rank of the sampled token, 1-based);
     column 0 is the sampled token, then the top k in order (ties: lower id first)."""
-    num_nonfinite: I32
+    num_nonfinite: _I32
     """[rows] count of NaN or infinite logits seen in each row before any mask was applied."""
 
 class Sampler:
@@ -209,29 +211,29 @@ class Sampler:
         frequency_penalty: float,
         seed: int,
         min_tokens: int,
-        stop_token_ids: I32,
-        logit_bias_ids: I32,
-        logit_bias_values: F32,
-        allowed_token_ids: I32 | None,
+        stop_token_ids: _I32,
+        logit_bias_ids: _I32,
+        logit_bias_values: _F32,
+        allowed_token_ids: _I32 | None,
         bad_words: Sequence[Sequence[int]],
         num_logprobs: int | None,
-        prompt_token_ids: I32,
-        output_token_ids: I32,
+        prompt_token_ids: _I32,
+        output_token_ids: _I32,
     ) -> None:
         """num_logprobs: None = not asked, -1 = whole vocabulary. seed is any int64 or uint64 (taken modulo 2**64)."""
     def clear_slot(self, slot: int) -> None: ...
-    def append(self, slot: int, token_ids: I32) -> None:
+    def append(self, slot: int, token_ids: _I32) -> None:
         """Commit output tokens of a slot (counts, min_tokens progress, bad-word history)."""
     def sample(
-        self, program: Program, logit_indices: I32, slots: I32, positions: I32, stream: int = 0
+        self, program: Program, logit_indices: _I32, slots: _I32, positions: _I32, stream: int = 0
     ) -> SampleResult:
         """Sample row logit_indices[i] of the program's last logits for slots[i]; positions[i] is the absolute position
         of the token being drawn."""
-    def sample_logits(self, logits: F32, slots: I32, positions: I32, stream: int = 0) -> SampleResult:
+    def sample_logits(self, logits: _F32, slots: _I32, positions: _I32, stream: int = 0) -> SampleResult:
         """As sample, over a given array [rows, vocab] (tests, other back ends)."""
     def score(
-        self, program: Program, logit_indices: I32, target_ids: I32, num_logprobs: int
-    ) -> tuple[I32, F32, I32]:
+        self, program: Program, logit_indices: _I32, target_ids: _I32, num_logprobs: int
+    ) -> tuple[_I32, _F32, _I32]:
         """Prompt log-probabilities: (token ids [rows, k + 1], log-probabilities, ranks [rows]); column 0 = target."""
 
 def philox_uniform(seed: int, position: int, stream: int) -> float:

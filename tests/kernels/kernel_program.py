@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from typing import Literal
 
 import numpy as np
+from kernel_reference import LlamaWeights
 from numpy.typing import NDArray
 
-from kernel_reference import LlamaWeights
 from vllm_rs import _cpu
 
 Dtype = Literal["float32", "bfloat16"]
