@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import cast
 
 from vllm_rs.config import ConfigError, EngineConfig
+from vllm_rs.errors import ModelError
 from vllm_rs.exec.backend import Backend, Dtype, StepLimits
 from vllm_rs.exec.executor import MemoryReport, StageReporter, StageTiming, StepHandle
 from vllm_rs.exec.platform import resolve_dtype, select_attention
@@ -120,7 +121,15 @@ def open_model_files(config: EngineConfig) -> ModelSource:
     """The resolved model path through the one reader of model files."""
     from vllm_rs import _rust  # here, so that executors over other sources need no native readers
 
-    return cast(ModelSource, _rust.ModelFiles.open(config.model.model_path or config.model.model))
+    try:
+        files = _rust.ModelFiles.open(config.model.model_path or config.model.model)
+    except _rust.ModelFileError as error:
+        raise ModelError(
+            str(error), hint="--model takes a folder with config.json, or a .gguf file"
+        ) from None
+    if config.model.load_format not in ("auto", files.format):
+        raise ConfigError(f"--load-format {config.model.load_format}: {files.path} holds {files.format}")
+    return cast(ModelSource, files)
 
 
 def backend_factory(config: EngineConfig, dtype: Dtype, kv_dtype: Dtype) -> Callable[[], Backend]:

@@ -76,14 +76,15 @@ class ModelRunner:
         """The cache, and the block tables that point into it."""
         with _Stage(self, "allocate_kv_cache") as stage:
             self.backend.allocate_kv_cache(self.kv_cache_spec(), num_blocks, block_size)
+            self._num_blocks = num_blocks
             max_blocks = -(-self.limits.max_model_len // block_size)
             self.batch = InputBatch(self.limits.max_sequences, max_blocks, self.limits.max_tokens)
         return stage.timing
 
     def warm_up(self) -> StageTiming:
-        """A decode step and a prefill step; their keys go to block 0, which nothing uses yet."""
+        """A decode step and a prefill step; their keys go to blocks that nothing uses yet."""
         with _Stage(self, "warm_up") as stage:
-            for num_tokens in (1, min(self.limits.max_tokens, 64), 1):
+            for num_tokens in (1, min(self.limits.max_tokens, self._num_blocks, 64), 1):
                 step = self._dummy_step(num_tokens, _SHORTEST_BLOCK)
                 self.backend.forward(step, eager=self.enforce_eager)
         return stage.timing
@@ -99,7 +100,7 @@ class ModelRunner:
         )
 
     def _dummy_step(self, num_tokens: int, longest: int) -> StepArrays:
-        """Up to `num_tokens` tokens in sequences of at most `longest`, all of whose blocks are block 0."""
+        """Up to `num_tokens` tokens in sequences of at most `longest`; sequence s has block s alone."""
         count = min(self.limits.max_sequences, num_tokens)
         lengths = np.full(count, num_tokens // count, np.int32)
         lengths[: num_tokens % count] += 1
@@ -109,7 +110,7 @@ class ModelRunner:
         positions = np.arange(total, dtype=np.int32) - np.repeat(query_start[:-1], lengths)
         rows = (query_start[1:] - 1)[: self.limits.max_logit_rows]
         sequences = np.arange(len(rows), dtype=np.int32)
-        tables = (np.zeros((count, 1), np.int32),)
+        tables = (np.arange(count, dtype=np.int32)[:, None].copy(),)
         return StepArrays(np.zeros(total, np.int32), positions, query_start, tables, rows, sequences)
 
     # -- steps

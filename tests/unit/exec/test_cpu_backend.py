@@ -1,5 +1,6 @@
 """The recorded program: purity of the recording, weights as in the file, both ways to run it, no torch."""
 
+import ctypes
 import logging
 import subprocess
 import sys
@@ -11,11 +12,23 @@ import pytest
 from vllm_rs.config import ConfigError, EngineConfig
 from vllm_rs.exec.backend import StepLimits
 from vllm_rs.exec.local import LocalExecutor
+from vllm_rs.exec.step import StepArrays
 from vllm_rs.models.loader import CheckpointLoader, build_model
 from vllm_rs.models.memory_source import random_source
 from vllm_rs.wire import SamplingParams
 
 _cpu = pytest.importorskip("vllm_rs._cpu")
+
+
+class MallInfo(ctypes.Structure):
+    """glibc's mallinfo2."""
+
+    _fields_ = (
+        *((name, ctypes.c_size_t) for name in ("arena", "ordblks", "smblks", "hblks", "mapped_bytes")),
+        *((name, ctypes.c_size_t) for name in ("usmblks", "fsmblks", "in_use_bytes", "fordblks", "keepcost")),
+    )
+
+
 LIMITS = StepLimits(max_tokens=64, max_logit_rows=8, max_sequences=8, max_model_len=512)
 
 
@@ -83,6 +96,28 @@ def test_eager_and_replayed_steps_are_counted_logged_and_equal(llama_config, exe
     assert outputs[True] == outputs[False]
     assert "call by call (enforce_eager)" in caplog.text
     assert "recorded program, one native call per step" in caplog.text
+
+
+@pytest.mark.covers("GRAPH-03")
+def test_a_thousand_replays_allocate_nothing(llama_config, exec_driver):
+    glibc = ctypes.CDLL(None)
+    glibc.mallinfo2.restype = MallInfo
+    driver = exec_driver.Driver(random_source(llama_config), "cpu", threads=2)
+    request = exec_driver.Request([1, 2, 3, 4, 5], num_tokens=1)
+    driver.generate([request])
+    row = np.zeros(1, np.int32)
+    step = StepArrays(row, row, np.array([0, 1], np.int32), (row[None],), row, row)
+    backend = driver.runner.backend
+    for _ in range(10):
+        backend.forward(step)
+    view = backend.logits().ctypes.data
+    before = glibc.mallinfo2()
+    for _ in range(1000):
+        backend.forward(step)
+    after = glibc.mallinfo2()
+    assert after.in_use_bytes - before.in_use_bytes < 4096
+    assert after.mapped_bytes == before.mapped_bytes
+    assert backend.logits().ctypes.data == view, "results are read from a fixed place"
 
 
 def test_prompt_logprobs_equal_teacher_forced_logits_in_any_chunking(llama_config, exec_driver):

@@ -5,7 +5,8 @@ import json
 import numpy as np
 import pytest
 
-from vllm_rs.config import EngineConfig
+from vllm_rs.config import ConfigError, EngineConfig
+from vllm_rs.errors import ModelError
 from vllm_rs.exec.local import LocalExecutor
 from vllm_rs.models import registry
 from vllm_rs.models.llama import LlamaForCausalLM
@@ -75,3 +76,13 @@ def test_a_llama_folder_equals_the_same_weights_in_memory(tmp_path, llama_config
     tokens = [1, 5, 9, 2, 6]
     from_files = exec_driver.Driver(_rust.ModelFiles.open(str(tmp_path)), backend).logits(tokens)
     assert np.array_equal(from_files, exec_driver.Driver(source, backend).logits(tokens))
+
+
+def test_a_missing_model_and_the_wrong_format_are_one_line_each(tmp_path, llama_config):
+    with pytest.raises(ModelError, match=r"nowhere: no such file or folder") as caught:
+        LocalExecutor(EngineConfig.from_keywords(model=str(tmp_path / "nowhere")))
+    assert "--model takes a folder" in caught.value.hint
+    source = random_source(llama_config)
+    write_folder(tmp_path, llama_config, {name: source._tensors[name] for name in source.tensor_names()})
+    with pytest.raises(ConfigError, match=r"--load-format gguf: .* holds safetensors"):
+        LocalExecutor(EngineConfig.from_keywords(model=str(tmp_path), load_format="gguf"))
