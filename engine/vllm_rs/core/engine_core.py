@@ -13,6 +13,7 @@ from collections.abc import Iterable
 from vllm_rs.config import EngineConfig
 from vllm_rs.core.setup import EventSink, build, ignore_event
 from vllm_rs.core.stats import make_scheduler_stats
+from vllm_rs.env import check_invariants
 from vllm_rs.errors import InvariantError, RequestError
 from vllm_rs.exec.executor import Executor
 from vllm_rs.sched.audit import check_integrity as audit
@@ -29,7 +30,10 @@ StepOutputs = dict[int, EngineCoreOutputs]
 
 
 class EngineCore:
-    """Owns scheduler and executor; one thread drives it. `prepare` alone may be called from another."""
+    """Owns scheduler and executor; one thread drives it. `prepare` alone may be called from another.
+
+    `check_integrity` audits the book-keeping after every step; None leaves that to VLLM_RS_CHECK_INVARIANTS.
+    """
 
     def __init__(
         self,
@@ -37,14 +41,15 @@ class EngineCore:
         config: EngineConfig,
         *,
         emit: EventSink = ignore_event,
-        check_integrity: bool = False,
+        check_integrity: bool | None = None,
     ) -> None:
         self.config = config
         self.engine_index = config.link.engine_index
         self.weight_version = "default"
         self.is_paused = False
         """Paused: requests wait or stay where they are, no step runs."""
-        parts = build(executor, config, emit, check_integrity=check_integrity)
+        audit_steps = check_invariants() if check_integrity is None else check_integrity
+        parts = build(executor, config, emit, check_integrity=audit_steps)
         self.scheduler: Scheduler = parts.scheduler
         self.budget = parts.budget
         self.dtype = parts.dtype

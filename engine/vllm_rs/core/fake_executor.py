@@ -195,6 +195,7 @@ class FakeExecutor:
         if not row.num_sampled_rows:
             return RowResult([], prompt_logprobs=prompt_logprobs, num_nonfinite_logits=nonfinite)
         tokens = self._verify(slot, history, row.num_draft_tokens)
+        slot.token_ids[end - row.num_draft_tokens :] = tokens[:-1]
         logprobs = None
         if params.logprobs is not None:
             width = 1 + params.logprobs

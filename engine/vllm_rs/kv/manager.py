@@ -63,19 +63,12 @@ class KVCacheManager:
 
         At least one token is always left to compute, because its logits are needed.
         """
-        groups: list[list[KVCacheBlock]] = [[] for _ in range(self.num_groups)]
         if not self.enable_caching:
-            return PrefixHit(0, groups)
-        count = 0
-        for block_hash in block_hashes[: max(0, num_tokens - 1) // self.block_size]:
-            found = [self.pool.find(block_hash, group) for group in range(self.num_groups)]
-            if None in found:
-                break
-            for group, block in enumerate(found):
-                if block is not None:
-                    groups[group].append(block)
-            count += 1
-        return PrefixHit(count * self.block_size, groups)
+            return PrefixHit(0, [[] for _ in range(self.num_groups)])
+        findable = block_hashes[: max(0, num_tokens - 1) // self.block_size]
+        groups = [self.pool.find_leading(findable, group) for group in range(self.num_groups)]
+        count = min(len(blocks) for blocks in groups)
+        return PrefixHit(count * self.block_size, [blocks[:count] for blocks in groups])
 
     def num_room_tokens(self, request_id: str) -> int:
         """Tokens the request's table could hold, counting all blocks that are free now."""

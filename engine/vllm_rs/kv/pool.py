@@ -47,6 +47,17 @@ class BlockPool:
         """The block that holds this content, if any. Takes no reference."""
         return self._index[group].get(block_hash)
 
+    def find_leading(self, block_hashes: Sequence[bytes], group: int = 0) -> list[KVCacheBlock]:
+        """The blocks of the longest run of findable hashes from the start. Takes no reference."""
+        index = self._index[group]
+        found: list[KVCacheBlock] = []
+        for block_hash in block_hashes:
+            block = index.get(block_hash)
+            if block is None:
+                break
+            found.append(block)
+        return found
+
     def allocate(self, count: int) -> list[KVCacheBlock] | None:
         """`count` blocks with ref_count 1 and no content, or None (and nothing changed) if fewer are free."""
         if count > self._free.num_blocks:

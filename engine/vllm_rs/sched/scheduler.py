@@ -147,13 +147,21 @@ class Scheduler:
                 num_decode_rows += self._grow(request, min(distance, self._budget))
         limit = self.latency.prefill_limit_tokens(num_decode_rows)
         self._prefill_budget = self._budget if limit is None else min(limit, self._budget)
-        for request in prefilling:
-            if request.status is RequestStatus.RUNNING:
-                self._adopt_prefix(request)
-                num_tokens = self._chunk_tokens(
-                    request, request.num_computed_tokens, others_wait=len(self.waiting) > 0
-                )
-                self._grow_prefill(request, num_tokens)
+        self._continue_prefills(prefilling)
+
+    def _continue_prefills(self, prefilling: list[Request]) -> None:
+        next_blocks: set[bytes] = set()
+        for index, request in enumerate(prefilling):
+            if request.status is not RequestStatus.RUNNING:
+                continue
+            next_block = self._adopt_prefix(request)
+            if next_block in next_blocks:
+                continue  # another request computes this very block in this step: take it over in the next
+            others_wait = index + 1 < len(prefilling) or (len(self.waiting) > 0 and len(self.free_slots) > 0)
+            num_tokens = self._chunk_tokens(request, request.num_computed_tokens, others_wait=others_wait)
+            self._grow_prefill(request, num_tokens)
+            if next_block is not None and request in self._shares:
+                next_blocks.add(next_block)
 
     def _grow(self, request: Request, num_tokens: int) -> bool:
         """Give a running request its tokens, preempting for blocks. False if it was preempted itself."""
@@ -191,11 +199,16 @@ class Scheduler:
             return num_tokens
         if not self.limits.enable_chunked_prefill and distance <= self.limits.max_num_batched_tokens:
             return 0
-        if others_wait and self.free_slots:
-            # A prompt that cannot finish in this step leaves half to shorter ones behind it.
+        if others_wait and distance > self.limits.max_num_batched_tokens:
+            # A prompt that takes several steps leaves half of this one to shorter ones behind it.
             self._cut.append(request)
-            return max(min(budget, self.kv.block_size), budget // 2)
+            return self._align(num_computed_tokens, max(min(budget, self.kv.block_size), budget // 2))
         return budget
+
+    def _align(self, num_computed_tokens: int, num_tokens: int) -> int:
+        """End a chunk where a block ends, if that leaves anything of it: only full blocks can be shared."""
+        over = (num_computed_tokens + num_tokens) % self.kv.block_size
+        return num_tokens - over if over < num_tokens else num_tokens
 
     def _admit_waiting(self) -> None:
         while self._budget > 0 and self._prefill_budget > 0 and self.free_slots:
@@ -254,6 +267,8 @@ class Scheduler:
             done = request.num_computed_tokens + num_tokens
             room = self.kv.num_room_tokens(request.request_id) - done
             extra = min(self._chunk_tokens(request, done, others_wait=False), room)
+            if done + extra < request.num_tokens:
+                extra = self._align(done, extra)
             if self._threshold:
                 extra = min(extra, self._threshold - num_tokens)
             if extra > 0 and self.kv.grow(request.request_id, done + extra):
@@ -265,10 +280,13 @@ class Scheduler:
         self._budget -= num_tokens
         self._prefill_budget -= num_tokens
 
-    def _adopt_prefix(self, request: Request) -> None:
-        """A prompt between two chunks takes over blocks that another request has computed in the meantime."""
+    def _adopt_prefix(self, request: Request) -> bytes | None:
+        """A prompt between two chunks takes over blocks that another request has computed in the meantime.
+
+        Returns the hash of the block it has to compute next, if others could share that one.
+        """
         if request.skip_prefix_lookup or request.num_computed_tokens % self.kv.block_size:
-            return
+            return None
         hashes = request.block_hashes.extend(request.token_ids, len(request.token_ids) - 1)
         num_tokens = self.kv.adopt(request.request_id, hashes, request.num_computed_tokens)
         if num_tokens:
@@ -279,6 +297,8 @@ class Scheduler:
                 request.prefill_stats.num_computed_tokens -= num_tokens
                 request.prefill_stats.num_cached_tokens += num_tokens
                 request.prefill_stats.num_local_cached_tokens += num_tokens
+        next_index = request.num_computed_tokens // self.kv.block_size
+        return hashes[next_index] if self.kv.enable_caching and next_index < len(hashes) else None
 
     def _offer_full_blocks(self, request: Request) -> None:
         """Let others find the blocks that are full once the planned steps have run."""
