@@ -39,9 +39,9 @@ def test_start_up(frontend, engine):
     assert registration["vllm_version"] == "0.32.0"
     assert registration["extensions"]["vllm_rs"]["build_id"]
     required = (
-        "max_model_len num_gpu_blocks block_size dp_stats_address dtype vllm_version world_size data_parallel_size"
-        " tensor_parallel_size pipeline_parallel_size decode_context_parallel_size data_parallel_rank max_num_seqs"
-        " max_num_batched_tokens instance_id supports_lora max_loras"
+        "max_model_len num_gpu_blocks block_size dp_stats_address dtype vllm_version world_size"
+        " data_parallel_size tensor_parallel_size pipeline_parallel_size decode_context_parallel_size"
+        " data_parallel_rank max_num_seqs max_num_batched_tokens instance_id supports_lora max_loras"
     )
     assert set(required.split()) <= set(registration)
     frontend.add("A", max_tokens=2)

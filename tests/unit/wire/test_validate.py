@@ -69,8 +69,8 @@ def test_good_values_pass():
     validate(SamplingParams(), LIMITS)
     validate(
         SamplingParams(
-            temperature=0.0, top_k=-1, top_p=1.0, seed=-5, logprobs=20, stop_token_ids=[0, 99], max_tokens=None,
-            logit_bias={5: -100.0}, _bad_words_token_ids=[[1, 2]], stop=["x"], allowed_token_ids=[1],
+            temperature=0.0, top_k=-1, top_p=1.0, seed=-5, logprobs=20, stop_token_ids=[0, 99],
+            max_tokens=None, logit_bias={5: -100.0}, _bad_words_token_ids=[[1, 2]], stop=["x"],
         ),
         LIMITS,
     )  # fmt: skip
