@@ -30,8 +30,7 @@ class ModelConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
     revision: str | None = None
     """Branch, tag or commit of the hub repository."""
     download_dir: str | None = None
-    """Folder for downloaded models. Default: the cache folder of HF_HOME, or ~/.cache/vllm-rs for embedded
-    models."""
+    """Folder for downloaded models. Default: VLLM_RS_CACHE, or vllm-rs in the user's cache folder."""
     load_format: Literal["auto", "safetensors", "gguf"] = "auto"
     """Format of the weights; auto looks at the files. Pickled formats (.bin, .pt) are refused."""
     dtype: Literal["auto", "float32", "bfloat16", "float16"] = "auto"

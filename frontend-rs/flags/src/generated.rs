@@ -287,12 +287,12 @@ pub struct ServeArgs {
         help = "Branch, tag or commit of the hub repository"
     )]
     pub revision: Option<String>,
-    /// Folder for downloaded models. Default: the cache folder of HF_HOME, or ~/.cache/vllm-rs for embedded models.
+    /// Folder for downloaded models. Default: VLLM_RS_CACHE, or vllm-rs in the user's cache folder.
     #[arg(
         long = "download-dir",
         env = "VLLM_RS_DOWNLOAD_DIR",
         help_heading = "Model",
-        help = "Folder for downloaded models. Default: the cache folder of HF_HOME, or ~/.cache/vllm-rs for embedded models"
+        help = "Folder for downloaded models. Default: VLLM_RS_CACHE, or vllm-rs in the user's cache folder"
     )]
     pub download_dir: Option<String>,
     /// Format of the weights; auto looks at the files. Pickled formats (.bin, .pt) are refused.
@@ -617,7 +617,7 @@ pub struct ModelConfig {
     pub tokenizer: Option<String>,
     /// Branch, tag or commit of the hub repository.
     pub revision: Option<String>,
-    /// Folder for downloaded models. Default: the cache folder of HF_HOME, or ~/.cache/vllm-rs for embedded models.
+    /// Folder for downloaded models. Default: VLLM_RS_CACHE, or vllm-rs in the user's cache folder.
     pub download_dir: Option<String>,
     /// Format of the weights; auto looks at the files. Pickled formats (.bin, .pt) are refused.
     pub load_format: LoadFormat,

@@ -15,10 +15,7 @@ pub fn prepare(
     args: impl IntoIterator<Item = OsString>,
     env: impl Fn(&str) -> Option<OsString>,
 ) -> Result<Vec<OsString>, FlagError> {
-    let mut args: Vec<OsString> = args.into_iter().collect();
-    if let Some(command) = args.get_mut(1).filter(|command| *command == "openai") {
-        *command = "serve".into(); // vLLM's older name
-    }
+    let args: Vec<OsString> = args.into_iter().collect();
     if args.get(1).is_none_or(|command| command != "serve") {
         return Ok(args);
     }

@@ -249,13 +249,6 @@ fn kv_cache_space_in_gib_is_used_unless_the_flag_is_given() {
     );
 }
 
-// covers: CLI-02
-#[test]
-fn openai_is_another_name_for_serve() {
-    let args = ["vllm-rs", "openai", "m"].map(OsString::from);
-    assert_eq!(prepare(args, |_| None).unwrap(), ["vllm-rs", "serve", "m"]);
-}
-
 #[test]
 fn other_subcommands_pass_through() {
     let args = ["vllm-rs", "pull", "--tensor-parallel-size"].map(OsString::from);
