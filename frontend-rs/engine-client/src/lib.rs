@@ -9,6 +9,8 @@
 mod client;
 mod config;
 mod dispatch;
+#[cfg(test)]
+mod dispatch_tests;
 mod error;
 mod events;
 mod health;

@@ -322,13 +322,12 @@ impl Service {
         match &mut self.running {
             Running::External | Running::Mock { .. } => end,
             Running::Process(process) => {
-                match tokio::time::timeout(Duration::from_secs(2), process.wait()).await {
-                    Ok(exit) => self.end(exit.reason.clone(), exit.may_restart(true)),
-                    Err(_) => {
-                        process.kill().await;
-                        end
-                    }
+                let exit = tokio::time::timeout(Duration::from_secs(2), process.wait()).await;
+                if let Ok(exit) = exit {
+                    return self.end(exit.reason.clone(), exit.may_restart(true));
                 }
+                process.kill().await;
+                end
             }
         }
     }

@@ -141,9 +141,9 @@ impl Link {
             ..HandshakeInit::default()
         };
         let mut message = ZmqMessage::from(self.identity.clone());
-        encode_payload(&init)
-            .into_iter()
-            .for_each(|frame| message.push_back(frame));
+        for frame in encode_payload(&init) {
+            message.push_back(frame);
+        }
         self.handshake.send(message).await
     }
 

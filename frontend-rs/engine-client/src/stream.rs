@@ -106,19 +106,15 @@ impl StreamShared {
             if output.finish_reason.is_some() {
                 inbox.end = Some(Ok(()));
             }
-            match inbox.outputs.back_mut() {
-                Some(last) => match merge(last, output) {
-                    None => Delivered::Coalesced,
-                    Some(output) => {
-                        inbox.outputs.push_back(output);
-                        Delivered::Queued
-                    }
-                },
-                None => {
-                    inbox.outputs.push_back(output);
-                    Delivered::Queued
-                }
-            }
+            let unmerged = match inbox.outputs.back_mut() {
+                Some(last) => merge(last, output),
+                None => Some(output),
+            };
+            let Some(output) = unmerged else {
+                return Delivered::Coalesced;
+            };
+            inbox.outputs.push_back(output);
+            Delivered::Queued
         })
     }
 

@@ -42,10 +42,12 @@ impl Utilities {
             Some(message) => Err(message),
             None => Ok(output.result.map_or(Value::Nil, |result| result.0)),
         };
-        match self.lock().remove(&call_id) {
+        let waiting = self.lock().remove(&call_id);
+        if let Some(waiting) = waiting {
             // The caller may have given up between the look-up and the sending.
-            Some(waiting) => drop(waiting.send(answer)),
-            None => tracing::debug!(call_id, "answer to a call that nobody waits for"),
+            let _ = waiting.send(answer);
+        } else {
+            tracing::debug!(call_id, "answer to a call that nobody waits for");
         }
     }
 

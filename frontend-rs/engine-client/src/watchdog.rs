@@ -37,7 +37,7 @@ mod tests {
 
     #[test]
     fn silence_counts_only_while_requests_are_open() {
-        let [stall, kill] = [Duration::from_secs(5), Duration::from_secs(60)];
+        let [stall, kill] = [Duration::from_secs(5), Duration::from_mins(1)];
         let judge = |open, seconds| judge(open, Duration::from_secs(seconds), stall, Some(kill));
         assert_eq!(judge(0, 3600), Silence::Fine);
         assert_eq!(judge(1, 4), Silence::Fine);

@@ -1,5 +1,10 @@
 //! What every test of the client needs.
-#![allow(dead_code, reason = "each test binary uses its own part")]
+#![allow(
+    dead_code,
+    unreachable_pub,
+    clippy::unwrap_used,
+    reason = "test support: each test binary uses its own part of it"
+)]
 
 use std::future::Future;
 use std::time::Duration;
@@ -12,7 +17,7 @@ use vllm_rs_engine_client::{
 use vllm_rs_wire::{EngineCoreOutput, EngineCoreRequest, SamplingParams};
 
 /// Long enough for a busy machine, short enough to notice a hang.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_mins(1);
 
 /// Fails the test instead of hanging it.
 pub async fn soon<T>(what: &str, future: impl Future<Output = T>) -> T {
