@@ -4,6 +4,7 @@
 
 mod buffers;
 mod errors;
+mod hub;
 mod json;
 mod model_files;
 mod output;
@@ -19,6 +20,7 @@ fn _rust(module: &Bound<'_, PyModule>) -> PyResult<()> {
     module.add_class::<model_files::TensorView>()?;
     module.add_class::<tokenizer::Tokenizer>()?;
     module.add_class::<output::OutputProcessor>()?;
+    module.add_function(wrap_pyfunction!(hub::resolve_model, module)?)?;
     module.add_function(wrap_pyfunction!(build_info, module)?)?;
     errors::add_to(module)
 }

@@ -1,6 +1,6 @@
 //! `ModelFiles` and `TensorView`.
 
-use std::ffi::c_int;
+use std::ffi::{OsString, c_int};
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -32,8 +32,8 @@ impl ModelFiles {
     }
 
     #[getter]
-    fn path(&self) -> PathBuf {
-        self.inner.path().to_owned()
+    fn path(&self) -> OsString {
+        self.inner.path().as_os_str().to_owned()
     }
 
     #[getter]
