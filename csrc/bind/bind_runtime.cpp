@@ -4,6 +4,7 @@
 #include "vllm_rs/isa.hpp"
 #include "vllm_rs/kernels.hpp"
 #include "vllm_rs/philox.hpp"
+#include "vllm_rs/roofline.hpp"
 #include "vllm_rs/thread_pool.hpp"
 
 #include <pybind11/stl.h>
@@ -31,6 +32,15 @@ std::map<std::string, bool> features() {
 
 } // namespace
 
+std::map<std::string, double> roofline(ThreadPool& pool, int64_t num_bytes, int rounds) {
+  const py::gil_scoped_release release;
+  const Roofline r = measure_roofline(pool, num_bytes, rounds);
+  return {{"read_bytes_per_s", r.read_bytes_per_s},
+          {"bf16_flops_per_s", r.bf16_flops_per_s},
+          {"f32_flops_per_s", r.f32_flops_per_s},
+          {"barrier_s", r.barrier_s}};
+}
+
 uint64_t seed_bits(const py::int_& seed) {
   const uint64_t bits = PyLong_AsUnsignedLongLongMask(seed.ptr());
   if (bits == static_cast<uint64_t>(-1) && PyErr_Occurred() != nullptr)
@@ -49,6 +59,7 @@ void bind_runtime(py::module_& module) {
         return philox_uniform(seed_bits(seed), position, stream);
       },
       py::arg("seed"), py::arg("position"), py::arg("stream"));
+  module.def("measure_roofline", &roofline, py::arg("pool"), py::arg("num_bytes") = 256 << 20, py::arg("rounds") = 5);
   py::class_<ThreadPool, std::shared_ptr<ThreadPool>>(module, "ThreadPool")
       .def(py::init([](int num_threads, const std::vector<int>& pin_cpus) {
              return std::make_shared<ThreadPool>(num_threads, pin_cpus);

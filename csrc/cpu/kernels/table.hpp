@@ -4,6 +4,7 @@
 #include "attention.hpp"
 #include "gemm.hpp"
 #include "kv_write.hpp"
+#include "peak.hpp"
 #include "rows.hpp"
 #include "scan.hpp"
 
@@ -28,6 +29,9 @@ VLLM_RS_INLINE constexpr KernelTable make_table(const char* name) {
           .exp_store = exp_store_row,
           .group_max = group_max_row,
           .count_greater = count_greater_row,
+          .peak_bf16 = dot_peak<DotBf16>,
+          .peak_f32 = dot_peak<DotF32>,
+          .read_bytes = read_bytes,
           .to_f32 = to_f32_row,
           .to_bf16 = to_bf16_row};
 }
