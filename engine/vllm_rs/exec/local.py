@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from typing import cast
 
 from vllm_rs.config import ConfigError, EngineConfig
-from vllm_rs.errors import ModelError
+from vllm_rs.errors import ModelError, VllmRsError
 from vllm_rs.exec.backend import Backend, Dtype, StepLimits
-from vllm_rs.exec.executor import MemoryReport, StageReporter, StageTiming, StepHandle
+from vllm_rs.exec.executor import ExecutorError, MemoryReport, StageReporter, StageTiming, StepHandle
 from vllm_rs.exec.platform import resolve_dtype, select_attention
 from vllm_rs.exec.runner import ModelRunner
 from vllm_rs.kv.host_memory import available_memory_bytes
@@ -109,8 +109,12 @@ class LocalExecutor:
         """Runs the step before it returns."""
         try:
             return _DoneHandle(self.runner.execute(plan))
-        except Exception as error:
+        except VllmRsError as error:
             return _DoneHandle(error)
+        except Exception as error:
+            failure = ExecutorError(f"step {plan.step_id} failed: {type(error).__name__}: {error}")
+            failure.__cause__ = error
+            return _DoneHandle(failure)
 
     def shutdown(self) -> None:
         """Free threads and memory."""

@@ -3,13 +3,18 @@ bytes.
 """
 
 import importlib.util
+import os
+import subprocess
 import sys
+import textwrap
 from dataclasses import dataclass, field
+from pathlib import Path
 
 import msgspec
 import numpy as np
 import pytest
 
+import vllm_rs
 from vllm_rs.exec.backend import StepLimits
 from vllm_rs.exec.runner import ModelRunner
 from vllm_rs.exec.step import StepArrays
@@ -205,6 +210,20 @@ LLAMA = {
     "rope_theta": 10000.0,
     "tie_word_embeddings": False,
 }
+
+
+@pytest.fixture
+def run_python():
+    """Runs code in a fresh interpreter that finds the same package; returns its standard output."""
+    package_root = str(Path(vllm_rs.__file__).parents[1])
+
+    def run(code):
+        path = os.pathsep.join(filter(None, (package_root, os.environ.get("PYTHONPATH"))))
+        environment = {**os.environ, "PYTHONPATH": path}
+        command = [sys.executable, "-c", textwrap.dedent(code)]
+        return subprocess.run(command, capture_output=True, text=True, check=True, env=environment).stdout
+
+    return run
 
 
 @pytest.fixture

@@ -2,9 +2,6 @@
 
 import ctypes
 import logging
-import subprocess
-import sys
-import textwrap
 
 import numpy as np
 import pytest
@@ -149,7 +146,7 @@ def test_an_absent_instruction_set_is_refused_by_flag(llama_config):
         CpuBackend("float32", "float32", 1, "neon")
 
 
-def test_serving_on_cpu_imports_neither_torch_nor_transformers():
+def test_serving_on_cpu_imports_neither_torch_nor_transformers(run_python):
     code = """
         import sys
         from vllm_rs.config import EngineConfig
@@ -167,7 +164,4 @@ def test_serving_on_cpu_imports_neither_torch_nor_transformers():
         assert len(executor.submit(StepPlan(1, [], [new], [row])).result().rows[0].token_ids) == 1
         print(sorted({"torch", "transformers", "triton"} & set(sys.modules)))
     """
-    done = subprocess.run(
-        [sys.executable, "-c", textwrap.dedent(code)], capture_output=True, text=True, check=True
-    )
-    assert done.stdout.strip() == "[]"
+    assert run_python(code).strip() == "[]"

@@ -3,7 +3,7 @@
 import pytest
 
 from vllm_rs.config import ConfigError, EngineConfig
-from vllm_rs.exec.executor import Executor, LifecycleError
+from vllm_rs.exec.executor import Executor, ExecutorError, LifecycleError
 from vllm_rs.exec.local import LocalExecutor
 from vllm_rs.models.memory_source import random_source
 from vllm_rs.sched.plan import NewRequest, ScheduledRow, StepPlan
@@ -72,6 +72,15 @@ def test_submit_runs_a_step_and_reports_what_the_solver_needs(backend, llama_con
     assert entry.token_ids[0] == entry.token_ids[1] == row.token_ids[0]
     assert entry.rank == 1
     assert executor.submit(StepPlan(10, freed_slots=[0])).result().rows == []
+
+
+def test_a_step_that_fails_is_raised_where_its_result_is_asked_for(backend, llama_config):
+    executor = LocalExecutor(config(backend), random_source(llama_config))
+    executor.initialize(), executor.allocate_kv_cache(8, 16), executor.warm_up()
+    new = NewRequest("a", 0, [9999], [], SamplingParams(temperature=0.0), 0, [[5]], 0)
+    handle = executor.submit(StepPlan(4, [], [new], [ScheduledRow(0, 0, [9999], num_sampled_rows=1)]))
+    with pytest.raises(ExecutorError, match=r"step 4 failed: .*"):
+        handle.result()
 
 
 def test_impossible_settings_name_the_flag(backend, llama_config):

@@ -3,7 +3,6 @@ own.
 """
 
 import json
-import subprocess
 import sys
 import textwrap
 
@@ -33,15 +32,14 @@ backend = executor.runner.backend
 """
 
 
-def measured(body):
+@pytest.fixture
+def measured(run_python):
     pytest.importorskip("vllm_rs._cpu")
-    code = PRELUDE + textwrap.dedent(body)
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    return json.loads(done.stdout)
+    return lambda body: json.loads(run_python(PRELUDE + textwrap.dedent(body)))
 
 
 @pytest.mark.covers("EXEC-20")
-def test_allocated_cache_grows_to_its_budget_line_once_every_block_is_touched():
+def test_allocated_cache_grows_to_its_budget_line_once_every_block_is_touched(measured):
     result = measured("""
         num_blocks, block_size = 2048, 16
         budget = sum(spec.bytes_per_block(block_size) for spec in executor.kv_cache_spec()) * num_blocks
@@ -59,7 +57,7 @@ def test_allocated_cache_grows_to_its_budget_line_once_every_block_is_touched():
 
 
 @pytest.mark.covers("EXEC-19")
-def test_profiled_peak_is_that_of_a_full_load():
+def test_profiled_peak_is_that_of_a_full_load(measured):
     result = measured("""
         report = executor.memory_report()
         profiled = resident_bytes()
