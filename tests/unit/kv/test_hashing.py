@@ -13,7 +13,6 @@ def chain(tokens, size=4, **root):
     return BlockHashChain(size, root_hash(**root)).extend(tokens, len(tokens))[:]
 
 
-@pytest.mark.covers("CONF-16")
 @given(TOKENS, st.integers(1, 9))
 def test_only_full_blocks_have_a_hash(tokens, size):
     assert len(chain(tokens, size)) == len(tokens) // size
@@ -29,7 +28,6 @@ def test_a_different_token_changes_its_block_and_all_after_it(tokens, place):
     assert not set(ours[place // 4 :]) & set(theirs[place // 4 :])
 
 
-@pytest.mark.covers("CONF-21")
 def test_salt_adapter_and_media_separate_equal_tokens():
     tokens = list(range(8))
     roots = [

@@ -131,7 +131,7 @@ def test_without_caching_nothing_is_ever_found():
     assert kv.pool.num_cached_blocks == 0
 
 
-@pytest.mark.covers("KV-17", "CONF-04")
+@pytest.mark.covers("KV-17")
 def test_lru_of_three_prompts():
     kv = KVCacheManager(16, 16)
     a, b, c = ([name] * 128 for name in (1, 2, 3))

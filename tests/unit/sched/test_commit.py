@@ -56,7 +56,6 @@ def test_length(harness, max_tokens, max_model_len, count):
     assert [output.finish_reason for output in h.outputs["A"][:-1]] == [None] * (count - 1)
 
 
-@pytest.mark.covers("CONF-03")
 def test_repetition_ends_a_request_whatever_its_penalty(harness):
     h = harness(executor=FakeExecutor(vocab_size=1))
     h.add(

@@ -31,7 +31,7 @@ def test_first_come_first_served(harness):
     assert order_of_first_tokens(h, h.run()) == [f"r{index}" for index in range(6)]
 
 
-@pytest.mark.covers("SCHED-22", "CONF-02")
+@pytest.mark.covers("SCHED-22")
 def test_smaller_priority_first_ties_by_arrival(harness):
     h = harness(max_num_seqs=1, policy="priority")
     for name, priority in (("low", 5), ("first", 1), ("second", 1), ("top", -3)):
@@ -62,7 +62,6 @@ def test_blocks_of_a_finished_request_are_used_before_anyone_is_preempted(harnes
     assert h.scheduler.counters.num_preemptions == 0
 
 
-@pytest.mark.covers("CONF-33")
 def test_a_waiting_request_preempts_only_less_important_ones_and_only_under_priority(harness):
     def fill(policy, waiting_priority):
         h = harness(num_blocks=4, max_num_seqs=4, max_num_batched_tokens=64, max_model_len=64, policy=policy)
