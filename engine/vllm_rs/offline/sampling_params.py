@@ -60,6 +60,8 @@ class SamplingParams:
             self.stop_strings = []
         else:
             self.stop_strings = [self.stop] if isinstance(self.stop, str) else list(self.stop)
+        if "" in self.stop_strings:
+            raise RequestError("stop", "non-empty strings", self.stop)
         if self.stop_strings and not self.detokenize:
             raise RequestError("detokenize", "True when stop strings are given", self.detokenize)
         if 0.0 < self.temperature < MIN_NONZERO_TEMPERATURE:
