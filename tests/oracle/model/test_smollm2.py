@@ -68,6 +68,7 @@ def test_float32_greedy_tokens_equal_the_oracle(source, greedy, exec_driver):
             gap = greedy["top2_gap"][index][differing[0]]
             assert gap < SMALLEST_GAP, f"prompt {index} differs at output {differing[0]}, gap {gap}"
             coin_tosses += 1
+    print(f"float32: {100 - coin_tosses} of 100 prompts equal, {coin_tosses} parted at a coin toss")
     assert coin_tosses <= 5
 
 
