@@ -50,17 +50,28 @@ impl Listener {
         let FrontendConfig { host, port, .. } = config;
         let bare = host.trim_start_matches('[').trim_end_matches(']');
         let port_number = u16::try_from(*port).unwrap_or(0);
-        TcpListener::bind((bare, port_number)).await.map(Self::Tcp).map_err(|source| match source.kind() {
-            io::ErrorKind::AddrInUse => ListenError::PortInUse { host: host.clone(), port: *port },
-            _ => ListenError::Bind { address: format!("{host}:{port}"), source },
-        })
+        TcpListener::bind((bare, port_number))
+            .await
+            .map(Self::Tcp)
+            .map_err(|source| match source.kind() {
+                io::ErrorKind::AddrInUse => ListenError::PortInUse {
+                    host: host.clone(),
+                    port: *port,
+                },
+                _ => ListenError::Bind {
+                    address: format!("{host}:{port}"),
+                    source,
+                },
+            })
     }
 
     /// Where clients find it, as a URL they can use from this machine.
     pub fn url(&self) -> String {
         match self {
             Self::Tcp(listener) => match listener.local_addr() {
-                Ok(address) if address.ip().is_unspecified() => format!("http://127.0.0.1:{}", address.port()),
+                Ok(address) if address.ip().is_unspecified() => {
+                    format!("http://127.0.0.1:{}", address.port())
+                }
                 Ok(address) => format!("http://{address}"),
                 Err(_) => "http://unknown".to_owned(),
             },
@@ -72,10 +83,17 @@ impl Listener {
 fn bind_unix(path: PathBuf) -> Result<Listener, ListenError> {
     // A socket nobody answers on is left over from a server that was killed.
     let stale = path.exists() && std::os::unix::net::UnixStream::connect(&path).is_err();
-    let removed = if stale { std::fs::remove_file(&path) } else { Ok(()) };
+    let removed = if stale {
+        std::fs::remove_file(&path)
+    } else {
+        Ok(())
+    };
     match removed.and_then(|()| UnixListener::bind(&path)) {
         Ok(listener) => Ok(Listener::Unix(listener, path)),
-        Err(source) => Err(ListenError::Bind { address: path.display().to_string(), source }),
+        Err(source) => Err(ListenError::Bind {
+            address: path.display().to_string(),
+            source,
+        }),
     }
 }
 
@@ -142,7 +160,10 @@ where
         async move { Ok::<_, Infallible>(unwrap_infallible(router.call(request.map(Body::new)).await)) }
     });
     let mut builder = auto::Builder::new(TokioExecutor::new());
-    builder.http1().timer(TokioTimer::new()).header_read_timeout(HEADER_READ_TIMEOUT);
+    builder
+        .http1()
+        .timer(TokioTimer::new())
+        .header_read_timeout(HEADER_READ_TIMEOUT);
     builder.http2().timer(TokioTimer::new());
     let mut connection = pin!(builder.serve_connection(TokioIo::new(stream), service));
     let ended = tokio::select! {

@@ -22,15 +22,28 @@ fn level(level: LogLevel) -> Level {
 /// Installs the log writer of this process. Libraries below us stay at `warn`.
 pub fn init(config: &ObservabilityConfig) {
     let own = level(config.log_level);
-    let targets = ["vllm_rs", "vllm_rs_server", "vllm_rs_engine_client", "vllm_rs_model_hub", "vllm_rs_text", "engine"];
+    let targets = [
+        "vllm_rs",
+        "vllm_rs_server",
+        "vllm_rs_engine_client",
+        "vllm_rs_model_hub",
+        "vllm_rs_text",
+        "engine",
+    ];
     let filter = Targets::new()
         .with_default(own.min(Level::WARN))
+        // It warns when a socket file that it deletes on closing is gone already.
+        .with_target("zeromq", Level::ERROR)
         .with_targets(targets.into_iter().map(|target| (target, own)));
-    let layer = fmt::layer().with_writer(std::io::stderr).with_ansi(std::io::stderr().is_terminal());
+    let layer = fmt::layer()
+        .with_writer(std::io::stderr)
+        .with_ansi(std::io::stderr().is_terminal());
     let layer = match config.log_format {
         LogFormat::Json => layer.json().flatten_event(true).boxed(),
         LogFormat::Text => layer.boxed(),
     };
     // A second call (tests) keeps the first writer.
-    let _ = tracing_subscriber::registry().with(layer.with_filter(filter)).try_init();
+    let _ = tracing_subscriber::registry()
+        .with(layer.with_filter(filter))
+        .try_init();
 }

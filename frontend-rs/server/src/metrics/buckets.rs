@@ -17,6 +17,10 @@ pub const REQUEST_S: &[f64] = &[
 
 pub const CHOICES: &[f64] = &[1.0, 2.0, 5.0, 10.0, 20.0];
 
+pub const ITERATION_TOKENS: &[f64] = &[
+    1.0, 8.0, 16.0, 32.0, 64.0, 128.0, 256.0, 512.0, 1024.0, 2048.0, 4096.0, 8192.0, 16384.0,
+];
+
 /// Bounds of `http_request_duration_seconds`, as the Python server's instrumentation has them.
 pub const HTTP_S: &[f64] = &[0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 30.0];
 
@@ -52,6 +56,7 @@ mod tests {
             TIME_TO_FIRST_TOKEN_S,
             INTER_TOKEN_S,
             REQUEST_S,
+            ITERATION_TOKENS,
             HTTP_S,
             HTTP_FINE_S,
         ] {

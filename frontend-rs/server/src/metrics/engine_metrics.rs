@@ -64,6 +64,7 @@ pub struct EngineMetrics {
     pub request_prefill_computed_tokens: Histogram,
     pub request_n: Histogram,
     pub request_max_tokens: Histogram,
+    pub iteration_tokens: Histogram,
     /// Bytes per part of the engine's memory, as it reported them.
     memory_bytes: Mutex<Vec<(String, f64)>>,
     /// Labels of `vllm:cache_config_info`.
@@ -98,6 +99,7 @@ impl EngineMetrics {
             request_prefill_computed_tokens: Histogram::new(&tokens),
             request_n: Histogram::new(buckets::CHOICES),
             request_max_tokens: Histogram::new(&tokens),
+            iteration_tokens: Histogram::new(buckets::ITERATION_TOKENS),
             memory_bytes: Mutex::default(),
             cache_config,
         }
@@ -294,7 +296,7 @@ impl EngineMetrics {
     }
 
     fn render_sizes(&self, out: &mut Exposition) {
-        let rows: [(&str, &str, &Histogram); 6] = [
+        let rows: [(&str, &str, &Histogram); 7] = [
             (
                 "vllm:request_prompt_tokens",
                 "Prompt tokens per request.",
@@ -314,6 +316,11 @@ impl EngineMetrics {
                 "vllm:request_prefill_kv_computed_tokens",
                 "Prompt tokens computed, not found in a cache.",
                 &self.request_prefill_computed_tokens,
+            ),
+            (
+                "vllm:iteration_tokens_total",
+                "Tokens per engine step.",
+                &self.iteration_tokens,
             ),
             ("vllm:request_params_n", "Choices asked for.", &self.request_n),
             (
