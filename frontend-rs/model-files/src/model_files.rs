@@ -243,7 +243,10 @@ impl TokenizerSource {
         match Place::find(path)? {
             Place::Folder(folder) => folder::tokenizer_source(&folder),
             Place::Gguf(file) => {
-                let wrap = |source: GgufError| ModelFileError::Gguf { path: file.clone(), source };
+                let wrap = |source: GgufError| ModelFileError::Gguf {
+                    path: file.clone(),
+                    source,
+                };
                 let mapping = map_gguf(&file)?;
                 let header = GgufHeader::parse(&mapping).map_err(wrap)?;
                 Ok(Self::Gguf(Box::new(gguf::tokenizer(&header).map_err(wrap)?)))

@@ -78,15 +78,15 @@ pub(crate) fn fetch(name: &HubName, options: &ResolveOptions, progress: OnProgre
             cache,
         });
     }
+    let hub = Hub::new(options, name)?;
+    let listing = hub.listing(revision)?;
+    let selection = select::choose(name, &listing.files)?;
     let _lock = cache::lock(&repository.folder)?;
     if !options.refresh
         && let Some(path) = cached()
     {
         return Ok(path);
     }
-    let hub = Hub::new(options, name)?;
-    let listing = hub.listing(revision)?;
-    let selection = select::choose(name, &listing.files)?;
     repository.fill(revision, &listing.commit, &selection, &hub, progress)
 }
 
