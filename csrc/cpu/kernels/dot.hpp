@@ -62,14 +62,20 @@ struct DotBf16Native {
 
 // acc[m][n] continues its chain over `steps` steps: rows of A a_stride bytes apart, vectors of B at b[n] + s
 // * b_step.
-template <class Dot, int MR, int NR>
+// With Ahead, B's bytes at distance `ahead` are fetched into the second-level cache meanwhile.
+template <class Dot, int MR, int NR, bool Ahead = false>
 VLLM_RS_INLINE void accumulate(Vec::F (&acc)[MR][NR], const std::byte* a, int64_t a_stride,
-                               const std::byte* const (&b)[NR], int64_t b_step, int steps) {
+                               const std::byte* const (&b)[NR], int64_t b_step, int steps, int64_t ahead = 0) {
   for (int s = 0; s < steps; ++s) {
     typename Dot::B columns[NR];
 #pragma GCC unroll 16
     for (int n = 0; n < NR; ++n)
       columns[n] = Dot::load_b(b[n] + s * b_step);
+    if constexpr (Ahead) {
+#pragma GCC unroll 16
+      for (int n = 0; n < NR; ++n)
+        __builtin_prefetch(b[n] + s * b_step + ahead, 0, 2);
+    }
 #pragma GCC unroll 16
     for (int m = 0; m < MR; ++m) {
       const typename Dot::A row = Dot::load_a(a + m * a_stride + s * 4);

@@ -14,7 +14,9 @@ VLLM_RS_INLINE void finish_output(const GemmArgs& args, int row, int tile, Vec::
   store_row(args.out + row * args.out_stride, args.out_dtype, first, acc, n);
 }
 
-template <class Dot, int MR, int NR>
+// The first rows to meet a panel fetch the next one (panels follow each other in memory), so that the stream of weights
+// from memory never pauses for arithmetic.
+template <class Dot, int MR, int NR, bool First>
 void gemm_tile(const GemmArgs& args, int row, int tile) {
   Vec::F acc[MR][NR];
   const std::byte* b[NR];
@@ -26,7 +28,8 @@ void gemm_tile(const GemmArgs& args, int row, int tile) {
 #pragma GCC unroll 16
     for (int n = 0; n < NR; ++n)
       acc[m][n] = Vec::zero();
-  accumulate<Dot, MR, NR>(acc, args.x + row * args.x_stride, args.x_stride, b, 64, args.steps);
+  accumulate<Dot, MR, NR, First>(acc, args.x + row * args.x_stride, args.x_stride, b, 64, args.steps,
+                                 NR * args.tile_stride);
 #pragma GCC unroll 16
   for (int m = 0; m < MR; ++m)
 #pragma GCC unroll 16
@@ -35,14 +38,18 @@ void gemm_tile(const GemmArgs& args, int row, int tile) {
 }
 
 // Rows [row_begin, row_end) against NR tiles, MR rows at a time, the rest by smaller tiles.
-template <class Dot, int MR, int NR>
+template <class Dot, int MR, int NR, bool First>
 void gemm_panel(const GemmArgs& args, int row_begin, int row_end, int tile) {
   int row = row_begin;
+  if (First && row + MR <= row_end) {
+    gemm_tile<Dot, MR, NR, true>(args, row, tile);
+    row += MR;
+  }
   for (; row + MR <= row_end; row += MR)
-    gemm_tile<Dot, MR, NR>(args, row, tile);
+    gemm_tile<Dot, MR, NR, false>(args, row, tile);
   if constexpr (MR > 1)
     if (row < row_end)
-      gemm_panel<Dot, MR / 2, NR>(args, row, row_end, tile);
+      gemm_panel<Dot, MR / 2, NR, false>(args, row, row_end, tile);
 }
 
 // A panel is NR tiles wide; what is left at the right edge goes tile by tile.
@@ -50,9 +57,9 @@ template <class Dot, int MR, int NR>
 void gemm_panels(const GemmArgs& args, int row_begin, int row_end, int tile_begin, int tile_end) {
   int tile = tile_begin;
   for (; tile + NR <= tile_end; tile += NR)
-    gemm_panel<Dot, MR, NR>(args, row_begin, row_end, tile);
+    gemm_panel<Dot, MR, NR, true>(args, row_begin, row_end, tile);
   for (; tile < tile_end; ++tile)
-    gemm_panel<Dot, MR, 1>(args, row_begin, row_end, tile);
+    gemm_panel<Dot, MR, 1, true>(args, row_begin, row_end, tile);
 }
 
 template <class Dot>
