@@ -84,7 +84,8 @@ macro_rules! wire_map {
                 let write_all = wire_map!(@write_all $mode);
                 let mut count = 0;
                 $( count += usize::from(write_all || self.$field != default.$field); )*
-                writer.map_len(count);
+                let fields = [$( $key ),*].len();
+                writer.struct_map_len(count, fields);
                 $(
                     if write_all || self.$field != default.$field {
                         writer.str($key);

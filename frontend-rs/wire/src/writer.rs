@@ -104,6 +104,16 @@ impl Writer {
         }
     }
 
+    /// The head of a struct that may leave out some of its `fields` keys. msgspec reserves room for all
+    /// of them before it knows how many it writes, so the marker's width follows the larger number.
+    pub(crate) fn struct_map_len(&mut self, len: usize, fields: usize) {
+        if fields < 16 {
+            self.map_len(len);
+        } else {
+            self.sized(len, None, 0xde, 0xdf);
+        }
+    }
+
     /// A length with the shortest marker that holds it. Lengths are those of values in memory; a
     /// message is refused by its reader long before 4 GiB, so the cast cannot lose bits in practice.
     fn sized(&mut self, len: usize, marker8: Option<u8>, marker16: u8, marker32: u8) {

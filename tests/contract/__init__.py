@@ -1,0 +1,1 @@
+"""Both languages against the same committed bytes."""
