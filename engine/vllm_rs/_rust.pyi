@@ -157,8 +157,8 @@ class Tokenizer:
 class OutputProcessor:
     """One answer's way from token ids to text: detokenisation, then stop strings."""
 
-    def __init__(
-        self,
+    def __new__(
+        cls,
         tokenizer: Tokenizer,
         prompt_token_ids: list[int],
         stop: list[str],
@@ -166,7 +166,7 @@ class OutputProcessor:
         skip_special_tokens: bool = True,
         spaces_between_special_tokens: bool = True,
         min_tokens: int = 0,
-    ) -> None: ...
+    ) -> OutputProcessor: ...
     def push(self, token_ids: list[int]) -> tuple[str, str | None]:
         """Take the next tokens; return the new text that is safe to show and the stop string met, if any."""
 
