@@ -104,7 +104,7 @@ fn a_bad_output_ends_its_stream_and_no_other() {
     );
     assert!(matches!(
         take(&mut bad),
-        Some(Some(Err(StreamError::Malformed { .. })))
+        Poll::Ready(Some(Err(StreamError::Malformed { .. })))
     ));
     assert_eq!(take(&mut bad), Poll::Ready(None));
     assert!(matches!(take(&mut good), Poll::Ready(Some(Ok(output))) if output.new_token_ids == [8]));
@@ -128,7 +128,7 @@ fn damage_under_an_unknown_id_may_be_anyones() {
     );
     assert!(matches!(
         take(&mut good),
-        Some(Some(Err(StreamError::EngineMalformed { .. })))
+        Poll::Ready(Some(Err(StreamError::EngineMalformed { .. })))
     ));
     assert!(matches!(bench.health(), EngineHealth::Unhealthy { .. }));
     assert_eq!(bench.aborted(), ["good"]);

@@ -24,8 +24,8 @@ fn request(request_id: &str) -> EngineCoreRequest {
     }
 }
 
-fn trace_headers() -> Option<BTreeMap<String, String>> {
-    Some(BTreeMap::from([("traceparent".into(), "00-ab-cd-01".into())]))
+fn trace_headers() -> BTreeMap<String, String> {
+    BTreeMap::from([("traceparent".into(), "00-ab-cd-01".into())])
 }
 
 fn sampling() -> SamplingParams {
@@ -79,7 +79,7 @@ pub(crate) fn requests() -> Vec<(&'static str, EngineCoreRequest)> {
         cache_salt: Some("salt".into()),
         client_index: 1,
         priority: -5,
-        trace_headers: trace_headers(),
+        trace_headers: Some(trace_headers()),
         external_req_id: Some("user-1".into()),
         ..request("req-é")
     };
@@ -196,7 +196,7 @@ fn finished() -> EngineCoreOutput {
             event(EngineCoreEventType::Queued, 0.5),
             event(EngineCoreEventType::Scheduled, 1.5),
         ]),
-        trace_headers: trace_headers(),
+        trace_headers: Some(trace_headers()),
         prefill_stats: Some(PrefillStats {
             num_prompt_tokens: 100,
             num_computed_tokens: 36,

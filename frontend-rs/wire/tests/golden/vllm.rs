@@ -10,8 +10,8 @@ use crate::{cases, golden};
 const FILE: &str = "vllm-0.32.0.json";
 
 fn request(name: &str) -> EngineCoreRequest {
-    let frames = golden(FILE).remove(name).unwrap();
-    let request = decode_request(&frames).unwrap();
+    let frames = golden(FILE).remove(name).expect(name);
+    let request = decode_request(&frames).expect(name);
     // Opaque parts included, what we read is what we would write: byte for byte, defaults and order.
     assert_eq!(encode_payload(&request), frames, "{name}");
     request
