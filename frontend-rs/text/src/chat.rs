@@ -21,6 +21,9 @@ use crate::error::ChatTemplateError;
 use crate::tokenizer::Tokenizer;
 
 /// Bounds on one rendering; a template comes with a model, so it is not trusted to end.
+///
+/// They bound time and output. They do not bound a template that doubles a string again and again,
+/// which needs few steps; so templates come from the model's files or the operator, not from requests.
 #[derive(Debug, Clone, Copy)]
 pub struct TemplateLimits {
     /// Template instructions that may run.
@@ -32,7 +35,7 @@ pub struct TemplateLimits {
 impl Default for TemplateLimits {
     fn default() -> Self {
         Self {
-            steps: 10_000_000,
+            steps: 5_000_000,
             output_bytes: 16 << 20,
         }
     }

@@ -47,11 +47,19 @@ pub struct TokenText {
 impl Tokenizer {
     /// Opens the tokenizer of the model at `path`: a folder with `tokenizer.json`, or a `.gguf` file.
     pub fn open(path: &Path) -> Result<Self, TokenizerError> {
-        let source = TokenizerSource::open(path).map_err(|error| TokenizerError::Read {
+        let read = |message: String| TokenizerError::Read {
             path: path.to_owned(),
-            message: error.to_string(),
-        })?;
-        Self::from_source(source)
+            message,
+        };
+        let tokenizer_json = path.join("tokenizer.json");
+        if tokenizer_json.is_file() && !path.join("config.json").exists() {
+            // A folder with a tokenizer and no model, as `--tokenizer` may name.
+            let config = std::fs::read_to_string(path.join("tokenizer_config.json"));
+            let config = config.as_deref().map_or(Ok(Value::Null), serde_json::from_str);
+            let config = config.map_err(|error| read(format!("tokenizer_config.json: {error}")))?;
+            return Self::from_hf_json(&tokenizer_json, &config, None);
+        }
+        Self::from_source(TokenizerSource::open(path).map_err(|error| read(error.to_string()))?)
     }
 
     /// Builds the tokenizer from what the model-file reader found.

@@ -4,10 +4,10 @@ use std::fmt;
 
 use minijinja::syntax::SyntaxConfig;
 use minijinja::value::{Value, ValueKind, from_args};
-use minijinja::{AutoEscape, Environment, Error, ErrorKind, State};
+use minijinja::{AutoEscape, Environment, Error, ErrorKind, State, escape_formatter};
 use minijinja_contrib::pycompat::unknown_method_callback;
 
-use super::python_json::tojson;
+use super::python_json::{python_float, tojson};
 use super::strftime::{now_unix_s, strftime};
 
 /// The message a template gave to `raise_exception`.
@@ -33,7 +33,14 @@ pub(super) fn new(steps: u64) -> Environment<'static> {
     environment.set_auto_escape_callback(|_| AutoEscape::None);
     environment.set_fuel(Some(steps));
     environment.set_unknown_method_callback(python_method);
+    environment.set_formatter(|out, state, value| match f64::try_from(value.clone()) {
+        Ok(float) if value.is_number() && !value.is_integer() && float.is_finite() => {
+            out.write_str(&python_float(float)).map_err(Error::from)
+        }
+        _ => escape_formatter(out, state, value),
+    });
     environment.add_filter("tojson", tojson);
+    environment.add_filter("capitalize", |text: &str| capitalize(text));
     environment.add_function("raise_exception", raise_exception);
     environment.add_function("strftime_now", |format: &str| strftime(format, now_unix_s()));
     // In Jinja2 whatever has a length and can be indexed is a sequence, strings and maps included.
@@ -69,6 +76,14 @@ fn python_method(state: &mut State, value: &Value, method: &str, args: &[Value])
             };
             Value::from(cut.unwrap_or(text))
         }
+        "title" | "capitalize" => {
+            let () = from_args(args)?;
+            Value::from(if method == "title" {
+                title(text)
+            } else {
+                capitalize(text)
+            })
+        }
         "partition" | "rpartition" => {
             let (separator,): (&str,) = from_args(args)?;
             let from_left = method == "partition";
@@ -87,6 +102,43 @@ fn python_method(state: &mut State, value: &Value, method: &str, args: &[Value])
         _ => return unknown_method_callback(state, value, method, args),
     };
     Ok(result)
+}
+
+/// Appends `c` as the first letter of a word.
+fn push_title_case(result: &mut String, c: char) {
+    // Georgian has capitals, but no word begins with one.
+    if ('ა'..='ჿ').contains(&c) {
+        return result.push(c);
+    }
+    let mut upper = c.to_uppercase();
+    result.extend(upper.next());
+    result.extend(upper.flat_map(char::to_lowercase));
+}
+
+/// Python's `str.capitalize`.
+fn capitalize(text: &str) -> String {
+    let mut result = String::with_capacity(text.len());
+    let mut chars = text.chars();
+    if let Some(first) = chars.next() {
+        push_title_case(&mut result, first);
+    }
+    result.push_str(&chars.as_str().to_lowercase());
+    result
+}
+
+/// Python's `str.title`: a letter is a capital unless a letter precedes it.
+fn title(text: &str) -> String {
+    let mut result = String::with_capacity(text.len());
+    let mut inside_word = false;
+    for c in text.chars() {
+        if inside_word {
+            result.extend(c.to_lowercase());
+        } else {
+            push_title_case(&mut result, c);
+        }
+        inside_word = c.is_lowercase() || c.is_uppercase();
+    }
+    result
 }
 
 /// `{% generation %}` only marks the assistant's words for training; here it becomes a plain

@@ -194,7 +194,7 @@ fn number(value: &Value) -> String {
 
 /// A float as Python writes it: the shortest digits that read back the same, with an exponent from
 /// 1e16 up and below 1e-4.
-fn python_float(float: f64) -> String {
+pub(super) fn python_float(float: f64) -> String {
     if float.is_nan() {
         return "NaN".to_owned();
     }

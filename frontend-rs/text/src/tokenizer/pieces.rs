@@ -39,16 +39,13 @@ impl PieceTable {
     /// Reads the vocabulary of `tokenizer` once.
     pub(crate) fn new(tokenizer: &HfTokenizer) -> Self {
         let kind = decode_kind(tokenizer);
-        let vocab = tokenizer.get_vocab(true);
-        let count = vocab.values().map(|&id| id as usize + 1).max().unwrap_or(0);
         let added = tokenizer.get_added_tokens_decoder();
-        let mut tokens: Vec<Option<String>> = vec![None; count];
-        for (token, id) in vocab {
-            tokens[id as usize] = Some(token);
-        }
-        for (&id, token) in &added {
-            tokens[id as usize] = Some(token.content.clone());
-        }
+        let largest = tokenizer
+            .get_vocab(true)
+            .into_values()
+            .max()
+            .map_or(0, |id| id as usize + 1);
+        let count = largest.max(tokenizer.get_vocab_size(true));
         let mut table = Self {
             kind,
             data: Vec::new(),
@@ -57,9 +54,10 @@ impl PieceTable {
         };
         let byte_of_char = byte_level_alphabet();
         let special = tokenizer.get_added_vocabulary();
-        for (id, token) in tokens.iter().enumerate() {
+        for id in 0..count as u32 {
             let mut flags = 0;
-            if let Some(token) = token {
+            // By id, because a text may be listed under two ids.
+            if let Some(token) = &tokenizer.id_to_token(id) {
                 flags |= PRESENT;
                 // The special set is one of texts, not of ids; so it is asked for the text.
                 flags |= if special.is_special_token(token) {
@@ -67,11 +65,7 @@ impl PieceTable {
                 } else {
                     0
                 };
-                flags |= if added.contains_key(&(id as u32)) {
-                    ADDED
-                } else {
-                    0
-                };
+                flags |= if added.contains_key(&id) { ADDED } else { 0 };
                 flags |= table.append(token, &byte_of_char);
             }
             table.flags.push(flags);
