@@ -30,10 +30,7 @@ fn _rust(module: &Bound<'_, PyModule>) -> PyResult<()> {
 fn build_info() -> BTreeMap<&'static str, &'static str> {
     BTreeMap::from([
         ("version", env!("CARGO_PKG_VERSION")),
-        (
-            "build_id",
-            option_env!("VLLM_RS_BUILD_ID").unwrap_or("development"),
-        ),
+        ("build_id", option_env!("VLLM_RS_BUILD_ID").unwrap_or("dev")),
         (
             "profile",
             if cfg!(debug_assertions) {

@@ -8,6 +8,19 @@ from typing import Any, Literal, final
 
 from typing_extensions import Buffer
 
+__all__ = [
+    "ChatTemplateError",
+    "ModelFileError",
+    "ModelFiles",
+    "ModelResolveError",
+    "OutputProcessor",
+    "TensorView",
+    "Tokenizer",
+    "TokenizerError",
+    "build_info",
+    "resolve_model",
+]
+
 class ModelFileError(ValueError):
     """A model file is missing, malformed or unusable; the message names the file and the fault."""
 
