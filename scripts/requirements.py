@@ -64,15 +64,15 @@ def _scan_python(ledger: Ledger) -> None:
 def _scan_rust(ledger: Ledger) -> None:
     for top in ("frontend-rs", "bindings"):
         for path in _files(ROOT / top, ".rs"):
-            lines = path.read_text(encoding="utf-8").splitlines()
-            for number, line in enumerate(lines, 1):
+            for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
                 mark = RUST_MARK.match(line)
                 if not mark:
                     continue
                 place = _place(path, number)
-                if not any("test" in near or "fn " in near for near in lines[number : number + 4]):
-                    ledger.faults.append(f"{place}: a covers comment stands directly above its test")
-                ledger.add([row.strip() for row in mark.group(1).split(",")], place)
+                ids = ROW_ID.findall(mark.group(1))
+                if not ids:
+                    ledger.faults.append(f"{place}: a covers comment names rows")
+                ledger.add(ids, place)
 
 
 def _scan_documents(ledger: Ledger) -> None:
