@@ -17,7 +17,13 @@ from vllm_rs import _cpu
 
 HIDDEN, INTERMEDIATE, LAYERS, HEADS, KV_HEADS, HEAD_DIM, VOCAB = 576, 1536, 30, 9, 3, 64, 49152
 QKV = (HEADS + 2 * KV_HEADS) * HEAD_DIM
-SHAPES = [(HIDDEN, QKV), (HIDDEN, HIDDEN), (HIDDEN, 2 * INTERMEDIATE), (INTERMEDIATE, HIDDEN), (HIDDEN, VOCAB)]
+SHAPES = [
+    (HIDDEN, QKV),
+    (HIDDEN, HIDDEN),
+    (HIDDEN, 2 * INTERMEDIATE),
+    (INTERMEDIATE, HIDDEN),
+    (HIDDEN, VOCAB),
+]
 STREAMED_BYTES = 96 << 20
 """Weights per measured program: enough that none stays in a cache."""
 
@@ -33,7 +39,9 @@ def packed(pool: _cpu.ThreadPool, in_features: int, out_features: int, dtype: st
     return _cpu.PackedLinear.pack(pool, weight, dtype)
 
 
-def traced_best(program: _cpu.Program, kv: _cpu.KVCache | None, step: tuple, rounds: int) -> list[tuple[str, float]]:
+def traced_best(
+    program: _cpu.Program, kv: _cpu.KVCache | None, step: tuple, rounds: int
+) -> list[tuple[str, float]]:
     """(name, seconds) of each call, best of the rounds call by call."""
     traces = [program.run_traced(kv, *step) for _ in range(rounds)]
     return [(calls[0][0], min(seconds for _, seconds in calls)) for calls in zip(*traces, strict=True)]
@@ -133,7 +141,13 @@ def measure_steps(pool: _cpu.ThreadPool, limits: dict, dtype: str, rounds: int) 
     layer_weights = LAYERS * sum(i * o for i, o in SHAPES[:4])
     head_weights = HIDDEN * VOCAB
     results = []
-    cases = [("decode", 1, 256), ("decode", 1, 2048), ("decode", 8, 256), ("decode", 32, 256), ("prefill", 512, 512)]
+    cases = [
+        ("decode", 1, 256),
+        ("decode", 1, 2048),
+        ("decode", 8, 256),
+        ("decode", 32, 256),
+        ("prefill", 512, 512),
+    ]
     for kind, rows, context in cases:
         step = decode_step(rows, context, 4096) if kind == "decode" else prefill_step(rows)
         logit_rows = rows if kind == "decode" else 1
@@ -161,11 +175,15 @@ def measure_steps(pool: _cpu.ThreadPool, limits: dict, dtype: str, rounds: int) 
 
 def cpu_name() -> str:
     lines = Path("/proc/cpuinfo").read_text().splitlines()
-    return next((line.split(":")[1].strip() for line in lines if line.startswith("model name")), platform.machine())
+    return next(
+        (line.split(":")[1].strip() for line in lines if line.startswith("model name")), platform.machine()
+    )
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--rounds", type=int, default=20)
     parser.add_argument("--dtype", choices=["bfloat16", "float32"], default="bfloat16")
@@ -178,7 +196,12 @@ def main() -> None:
         _cpu.set_isa(options.isa)
     pool = _cpu.ThreadPool(options.threads)
     limits = _cpu.measure_roofline(pool, rounds=max(5, options.rounds))
-    report: dict = {"cpu": cpu_name(), "isa": _cpu.selected_isa(), "threads": options.threads, "limits": limits}
+    report: dict = {
+        "cpu": cpu_name(),
+        "isa": _cpu.selected_isa(),
+        "threads": options.threads,
+        "limits": limits,
+    }
     print(json.dumps(report))
     if options.only != "steps":
         report["matmul"] = []

@@ -1,6 +1,7 @@
 // CPU features, instruction set, thread pool, random numbers.
 #include "module.hpp"
 
+#include "vllm_rs/aligned_buffer.hpp"
 #include "vllm_rs/isa.hpp"
 #include "vllm_rs/kernels.hpp"
 #include "vllm_rs/philox.hpp"
@@ -32,7 +33,7 @@ std::map<std::string, bool> features() {
 
 } // namespace
 
-std::map<std::string, double> roofline(ThreadPool& pool, int64_t num_bytes, int rounds) {
+static std::map<std::string, double> roofline(ThreadPool& pool, int64_t num_bytes, int rounds) {
   const py::gil_scoped_release release;
   const Roofline r = measure_roofline(pool, num_bytes, rounds);
   return {{"read_bytes_per_s", r.read_bytes_per_s},
@@ -59,7 +60,9 @@ void bind_runtime(py::module_& module) {
         return philox_uniform(seed_bits(seed), position, stream);
       },
       py::arg("seed"), py::arg("position"), py::arg("stream"));
-  module.def("measure_roofline", &roofline, py::arg("pool"), py::arg("num_bytes") = 256 << 20, py::arg("rounds") = 5);
+  module.def("allocation_count", &AlignedBuffer::count);
+  module.def("measure_roofline", &roofline, py::arg("pool"), py::arg("num_bytes") = 256 << 20,
+             py::arg("rounds") = 5);
   py::class_<ThreadPool, std::shared_ptr<ThreadPool>>(module, "ThreadPool")
       .def(py::init([](int num_threads, const std::vector<int>& pin_cpus) {
              return std::make_shared<ThreadPool>(num_threads, pin_cpus);

@@ -2,11 +2,19 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <new>
 #include <sys/mman.h>
 #include <unistd.h>
 
 namespace vllm_rs {
+namespace {
+
+std::atomic<int64_t> made{0};
+
+} // namespace
+
+int64_t AlignedBuffer::count() { return made.load(std::memory_order_relaxed); }
 
 AlignedBuffer::AlignedBuffer(size_t num_bytes, Pages pages) : num_bytes_(num_bytes) {
   if (num_bytes == 0)
@@ -17,6 +25,7 @@ AlignedBuffer::AlignedBuffer(size_t num_bytes, Pages pages) : num_bytes_(num_byt
     num_bytes_ = 0;
     throw std::bad_alloc();
   }
+  made.fetch_add(1, std::memory_order_relaxed);
   data_ = static_cast<std::byte*>(memory);
   if (pages == Pages::huge)
     madvise(memory, num_bytes, MADV_HUGEPAGE); // advice: a kernel without huge pages may ignore it

@@ -74,8 +74,10 @@ ThreadPool::ThreadPool(int num_threads, std::span<const int> pin_cpus) : num_thr
   check_range("num_threads", num_threads, 1, 1024);
   check_pins(pin_cpus, num_threads);
   threads_.reserve(static_cast<size_t>(num_threads - 1));
-  for (int worker = 1; worker < num_threads; ++worker)
+  for (int worker = 1; worker < num_threads; ++worker) {
     threads_.emplace_back([this, worker] { worker_loop(worker); });
+    pthread_setname_np(threads_.back().native_handle(), "vllm-rs-kernel");
+  }
   for (size_t worker = 1; worker < pin_cpus.size(); ++worker)
     pin_to_cpu(threads_[worker - 1].native_handle(), pin_cpus[worker]);
 }

@@ -39,6 +39,9 @@ class ThreadPool:
     @property
     def num_threads(self) -> int: ...
 
+def allocation_count() -> int:
+    """Large buffers the kernels ever mapped in this process: flat while steps are replayed."""
+
 def measure_roofline(pool: ThreadPool, num_bytes: int = 268435456, rounds: int = 5) -> dict[str, float]:
     """Limits of this machine with the selected kernel set and all of the pool's threads, best of rounds:
     read_bytes_per_s (over num_bytes), bf16_flops_per_s, f32_flops_per_s, barrier_s."""

@@ -15,7 +15,9 @@ MAX_POSITIONS = 2048
 class Layer:
     """One attention layer over a cache; qkv rows are given, not computed."""
 
-    def __init__(self, pool, heads, qkv, *, kv_dtype="float32", block_size=16, rotary_dim=None, window=0, sequences=1):
+    def __init__(
+        self, pool, heads, qkv, *, kv_dtype="float32", block_size=16, rotary_dim=None, window=0, sequences=1
+    ):
         self.heads, self.kv_heads, self.dim = heads
         self.qkv, self.window, self.kv_dtype = qkv, window, kv_dtype
         self.cos_sin = cos_sin_table(MAX_POSITIONS, rotary_dim or self.dim)

@@ -58,14 +58,18 @@ def test_a_row_has_the_same_bits_in_every_batch(isa, pool, single, dtype):
     whole = run_linear(pool, weight, x, dtype, bias)
     np.testing.assert_array_equal(run_linear(single, weight, x, dtype, bias), whole)
     for rows in (1, 2, 3, 4, 5, 6, 7, 8, 9, 15, 16, 17, 31, 33, 64, 100):
-        np.testing.assert_array_equal(run_linear(pool, weight, x[:rows], dtype, bias), whole[:rows], str(rows))
+        np.testing.assert_array_equal(
+            run_linear(pool, weight, x[:rows], dtype, bias), whole[:rows], str(rows)
+        )
 
 
 def test_large_batches_are_cut_into_pieces_that_fit_the_cache(pool):
     weight, x, _ = random_case((1536, 64), 512)
     whole = run_linear(pool, weight, x, "bfloat16")
     for first in (0, 100, 511):
-        np.testing.assert_array_equal(run_linear(pool, weight, x[first : first + 1], "bfloat16"), whole[first][None])
+        np.testing.assert_array_equal(
+            run_linear(pool, weight, x[first : first + 1], "bfloat16"), whole[first][None]
+        )
 
 
 @pytest.mark.parametrize("shape", SHAPES)

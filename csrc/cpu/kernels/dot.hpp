@@ -65,7 +65,8 @@ struct DotBf16Native {
 // With Ahead, B's bytes at distance `ahead` are fetched into the second-level cache meanwhile.
 template <class Dot, int MR, int NR, bool Ahead = false>
 VLLM_RS_INLINE void accumulate(Vec::F (&acc)[MR][NR], const std::byte* a, int64_t a_stride,
-                               const std::byte* const (&b)[NR], int64_t b_step, int steps, int64_t ahead = 0) {
+                               const std::byte* const (&b)[NR], int64_t b_step, int steps,
+                               int64_t ahead = 0) {
   for (int s = 0; s < steps; ++s) {
     typename Dot::B columns[NR];
 #pragma GCC unroll 16

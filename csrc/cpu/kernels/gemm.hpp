@@ -14,8 +14,8 @@ VLLM_RS_INLINE void finish_output(const GemmArgs& args, int row, int tile, Vec::
   store_row(args.out + row * args.out_stride, args.out_dtype, first, acc, n);
 }
 
-// The first rows to meet a panel fetch the next one (panels follow each other in memory), so that the stream of weights
-// from memory never pauses for arithmetic.
+// The first rows to meet a panel fetch the next one (panels follow each other in memory), so that the stream
+// of weights from memory never pauses for arithmetic.
 template <class Dot, int MR, int NR, bool First>
 void gemm_tile(const GemmArgs& args, int row, int tile) {
   Vec::F acc[MR][NR];

@@ -1,8 +1,8 @@
 // Writes K and V of one or two neighbouring tokens into one block of the cache.
 //
-// V of the bf16 cache lies in pairs of slots. A pair is always written whole by one thread, its missing half
-// as zero, so that stale bytes never meet a zero probability (0 * NaN), and so that no two threads share a
-// word.
+// V of the bf16 cache lies in pairs of slots, and products read whole pairs. Who writes an even slot alone
+// leaves its neighbour as it was but finite, so that a stale NaN never meets a probability of zero.
+// Neighbours in one step are written by one thread.
 #pragma once
 
 #include "math.hpp"
@@ -33,6 +33,13 @@ void write_k(const KvLayout& layout, std::byte* block, int slot, const float* k)
   }
 }
 
+Vec::F finite_neighbour(const std::byte* pairs) {
+  constexpr float largest = 0x1.FEp127F; // of bf16
+  const Vec::F stale = Vec::load_pairs(pairs).odd;
+  return Vec::min(Vec::max(stale, Vec::set1(-largest)),
+                  Vec::set1(largest)); // max maps NaN to its second operand
+}
+
 void write_v(const KvLayout& layout, std::byte* block, int slot, const float* v, const float* next_v) {
   for (int head = 0; head < layout.num_kv_heads; ++head) {
     std::byte* out = block + layout.v_at(head, slot, 0);
@@ -43,7 +50,8 @@ void write_v(const KvLayout& layout, std::byte* block, int slot, const float* v,
       if (layout.dtype == DType::f32) {
         Vec::store_n(reinterpret_cast<float*>(out) + d, value, n);
       } else if (slot % 2 == 0) {
-        const Vec::F next = next_v != nullptr ? Vec::load_n(next_v + offset + d, n) : Vec::zero();
+        const Vec::F next =
+            next_v != nullptr ? Vec::load_n(next_v + offset + d, n) : finite_neighbour(out + 4 * d);
         Vec::store_bf16_pairs(reinterpret_cast<uint16_t*>(out) + 2 * d, value, next, n);
       } else {
         uint16_t lanes[16];

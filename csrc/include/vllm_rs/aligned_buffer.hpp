@@ -29,6 +29,8 @@ public:
   T* as() const {
     return reinterpret_cast<T*>(data_);
   }
+  // How many were ever made in this process: flat while steps are replayed.
+  static int64_t count();
   // Bytes that the kernel has backed with memory so far.
   size_t resident_bytes() const;
 

@@ -106,7 +106,8 @@ struct KernelTable {
   double (*exp_store)(float* out, const float* x, float max, float scale, float floor, int n);
   void (*group_max)(float* out, const float* x, int n, int group_size); // maxima of consecutive groups
   int (*count_greater)(const float* x, float than, int n);
-  // Roofline: floating-point operations done in `steps` steps on registers; loads of num_bytes (a multiple of 256).
+  // Roofline: floating-point operations done in `steps` steps on registers; loads of num_bytes (a multiple of
+  // 256).
   double (*peak_bf16)(int steps, float* out);
   double (*peak_f32)(int steps, float* out);
   void (*read_bytes)(const std::byte* data, int64_t num_bytes, float* out);
