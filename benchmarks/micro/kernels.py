@@ -1,8 +1,9 @@
-"""Speed of the CPU kernels against the limits of this machine: matrix products by batch size, and whole steps.
+"""Speed of the CPU kernels against this machine's limits: matrix products by batch size, and whole steps.
 
     python benchmarks/micro/kernels.py --threads 2 --rounds 20
 
-Shapes are SmolLM2-135M's, weights random. Every figure is the best of the rounds, as other work may share the cores.
+Shapes are SmolLM2-135M's, weights random. Every figure is the best of the rounds, as other work may share
+the cores.
 """
 
 import argparse

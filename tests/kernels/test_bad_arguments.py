@@ -1,4 +1,4 @@
-"""Nothing that Python can pass crashes the kernels: it is refused, naming the argument, before anything runs."""
+"""Nothing Python can pass crashes the kernels: it is refused, naming the argument, before anything runs."""
 
 import numpy as np
 import pytest

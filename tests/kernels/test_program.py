@@ -1,4 +1,4 @@
-"""The recorded program as a whole: equal to the reference model, bit-equal in every batching, free of allocation."""
+"""The recorded program: equal to the reference model, bit-equal in every batching, free of allocation."""
 
 import ctypes
 
@@ -30,7 +30,7 @@ def test_logits_equal_the_reference_model(isa, pool, dtype):
 
 @pytest.mark.parametrize("dtype", DTYPES)
 def test_a_sequence_has_the_same_bits_in_every_batching(isa, pool, single, dtype):
-    """Alone or among 31 others; by 1, 16 or all tokens; block sizes 8, 16, 32; 1 or 2 threads; shuffled blocks."""
+    """Alone or among 31 others; by 1, 16 or all tokens; blocks of 8, 16, 32; 1 or 2 threads; shuffled."""
     many = sequences([33] * 32)
     baseline = Runner(record(single, WEIGHTS, dtype), WEIGHTS, many, dtype)
     alone = [baseline.whole(i, 512) for i in range(32)]
@@ -70,8 +70,10 @@ def test_another_process_order_or_seed_does_not_matter(pool):
 
 
 class _Mallinfo2(ctypes.Structure):
-    _fields_ = [(name, ctypes.c_size_t) for name in ["arena", "ordblks", "smblks", "hblks", "hblkhd", "usmblks"]]
-    _fields_ += [(name, ctypes.c_size_t) for name in ["fsmblks", "uordblks", "fordblks", "keepcost"]]
+    _fields_ = [(name, ctypes.c_size_t) for name in ["arena", "ordblks", "smblks", "hblks", "hblkhd"]]
+    _fields_ += [
+        (name, ctypes.c_size_t) for name in ["usmblks", "fsmblks", "uordblks", "fordblks", "keepcost"]
+    ]
 
 
 @pytest.mark.covers("GRAPH-03")
