@@ -117,6 +117,8 @@ class ObservabilityConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=Tru
 class LinkConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
     """The section `link`."""
 
+    shutdown_timeout: Annotated[float, msgspec.Meta(ge=0.0, le=86400.0)] = 30.0
+    """How long running requests may take to finish after SIGTERM or Ctrl-C [seconds]."""
     headless: bool = False
     """Run the engine only, for a frontend that something else started at --data-parallel-address."""
     data_parallel_size: Annotated[int, msgspec.Meta(ge=1, le=1)] = 1
@@ -167,6 +169,7 @@ SECTION_OF_FIELD: dict[str, str] = {
     "log_format": "observability",
     "disable_log_stats": "observability",
     "disable_log_requests": "observability",
+    "shutdown_timeout": "link",
     "headless": "link",
     "data_parallel_size": "link",
     "data_parallel_size_local": "link",
@@ -197,6 +200,7 @@ ALLOWED_VALUES: dict[str, str] = {
     "cpu_isa": "one of auto, amx, avx512_bf16, avx512, avx2, scalar",
     "log_level": "one of error, warning, info, debug, trace",
     "log_format": "one of text, json",
+    "shutdown_timeout": "0 to 86400",
     "data_parallel_size": "1 to 1",
     "data_parallel_size_local": "0 to 1",
     "data_parallel_rpc_port": "1 to 65535",

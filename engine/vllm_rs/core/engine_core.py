@@ -5,12 +5,12 @@ model.
 """
 
 import hashlib
-import logging
 import secrets
 import time
 from collections.abc import Iterable
 
 from vllm_rs.config import EngineConfig
+from vllm_rs.core import step_log
 from vllm_rs.core.setup import EventSink, build, ignore_event
 from vllm_rs.core.stats import make_scheduler_stats
 from vllm_rs.env import check_invariants
@@ -22,8 +22,6 @@ from vllm_rs.sched.request import Request
 from vllm_rs.sched.scheduler import Scheduler
 from vllm_rs.wire import EngineCoreOutput, EngineCoreOutputs, EngineCoreRequest, FinishReason
 from vllm_rs.wire_validate import SamplingLimits, validate_request
-
-logger = logging.getLogger("vllm_rs.core")
 
 StepOutputs = dict[int, EngineCoreOutputs]
 """One message per client index."""
@@ -129,25 +127,22 @@ class EngineCore:
                 )
             return {}
         planned_s = time.monotonic()
+        is_logged = step_log.enabled()
+        if is_logged:
+            step_log.log_scheduling(self.scheduler, plan, planned_s - start_s)
         result = self._executor.submit(plan).result()
         executed_s = time.monotonic()
+        if is_logged:
+            step_log.log_execution(plan, executed_s - planned_s)
         outputs = commit_step(self.scheduler, result)
         num_prefill = sum(
             len(row.token_ids) for row in plan.rows if row.num_sampled_rows == 0 or len(row.token_ids) > 1
         )
         self.scheduler.latency.observe(plan.num_tokens - num_prefill, num_prefill, executed_s - planned_s)
-        if logger.isEnabledFor(logging.DEBUG):
-            logger.debug(
-                "step %d: schedule %d rows %d tokens %.0f us, execute %.0f us, output %d clients %.0f us",
-                plan.step_id,
-                len(plan.rows),
-                plan.num_tokens,
-                (planned_s - start_s) * 1e6,
-                (executed_s - planned_s) * 1e6,
-                len(outputs),
-                (time.monotonic() - executed_s) * 1e6,
-            )
-        return self._messages(outputs)
+        messages = self._messages(outputs)
+        if is_logged:
+            step_log.log_output(plan, outputs, time.monotonic() - executed_s)
+        return messages
 
     def check_integrity(self) -> None:
         """Audit of the book-keeping, for when there is nothing else to do."""

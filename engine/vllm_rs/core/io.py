@@ -11,6 +11,7 @@ import zmq
 
 from vllm_rs.core.handshake import engine_identity
 from vllm_rs.core.inbox import ClientGone, Message, MessageReader, ThreadDied
+from vllm_rs.core.threads import name_this_thread
 from vllm_rs.wire import ENGINE_CORE_DEAD, EngineCoreOutputs, EngineCoreReadyResponse
 from vllm_rs.wire_codec import Buffer, Encoder
 
@@ -62,6 +63,7 @@ class InputThread:
         self._stop_socket.close(linger=0)
 
     def _run(self) -> None:
+        name_this_thread()
         sockets: list[zmq.Socket[bytes]] = []
         try:
             stop = self._context.socket(zmq.PAIR)
@@ -137,6 +139,7 @@ class OutputThread:
             self._thread.join(timeout=timeout_s)
 
     def _run(self) -> None:
+        name_this_thread()
         sockets: list[zmq.Socket[bytes]] = []
         try:
             for address in self._addresses:

@@ -13,9 +13,6 @@ from vllm_rs.wire import EngineCoreOutputs, FinishReason, UtilityOutput, Utility
 
 logger = logging.getLogger("vllm_rs.core")
 
-DRAIN_LIMIT_S = 30.0
-"""Time running requests get to finish after a stop signal; a second signal ends them at once."""
-
 IDLE_BEFORE_AUDIT_S = 1.0
 
 
@@ -28,10 +25,12 @@ class SocketThreadError(VllmRsError):
 class EngineLoop:
     """Runs an EngineCore until it is told to stop. Steps and messages alternate: all messages first, then one
     step.
+
+    After a stop signal running requests get `drain_limit_s` to finish; a second signal ends them at once.
     """
 
     def __init__(
-        self, core: EngineCore, inbox: Inbox, outputs: OutputThread, *, drain_limit_s: float = DRAIN_LIMIT_S
+        self, core: EngineCore, inbox: Inbox, outputs: OutputThread, *, drain_limit_s: float
     ) -> None:
         self._core = core
         self._inbox = inbox

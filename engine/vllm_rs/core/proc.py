@@ -26,6 +26,7 @@ from vllm_rs.core.io import Context, Inbox, InputThread, OutputThread
 from vllm_rs.core.logs import configure_logging, logger
 from vllm_rs.core.loop import EngineLoop
 from vllm_rs.core.setup import EventSink
+from vllm_rs.core.threads import name_this_thread
 from vllm_rs.errors import InvariantError, VllmRsError
 from vllm_rs.exec.executor import Executor, ExecutorError, LifecycleError
 
@@ -50,6 +51,7 @@ def local_executor(config: EngineConfig) -> Executor:
 
 def main(make_executor: ExecutorFactory = local_executor) -> int:
     """Run the engine process; returns its exit code."""
+    name_this_thread("vllm-rs-engine")
     emit = _claim_stdout()
     stop = _StopSignals()
     try:
@@ -111,7 +113,8 @@ class _Server:
         self._emit({"event": "stage", "stage": "ready", "elapsed_s": 0.0})
         self._stop.deliver_to(self._inbox)
         try:
-            EngineLoop(core, self._inbox, self._output).run()
+            drain_limit_s = self._config.link.shutdown_timeout
+            EngineLoop(core, self._inbox, self._output, drain_limit_s=drain_limit_s).run()
         except BaseException:
             self._output.send_dead()
             raise
@@ -177,6 +180,7 @@ def _read_line() -> bytes:
 
 
 def _exit_with_parent() -> None:
+    name_this_thread()
     while os.read(0, 4096):
         pass
     os._exit(EXIT_PARENT_LOST)

@@ -1,17 +1,20 @@
 """Start-up of the engine core: executor stages, memory budget, KV cache, scheduler."""
 
+import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
 from vllm_rs.config import EngineConfig
 from vllm_rs.exec.executor import Executor, StageReporter
-from vllm_rs.kv.host_memory import total_memory_bytes
+from vllm_rs.kv.host_memory import private_bytes, total_memory_bytes
 from vllm_rs.kv.manager import KVCacheManager
 from vllm_rs.kv.memory import MemoryBudget, MemoryDemand, solve
 from vllm_rs.kv.spec import group_layers
 from vllm_rs.sched.limits import SchedulerLimits
 from vllm_rs.sched.scheduler import Scheduler
+
+logger = logging.getLogger("vllm_rs.core")
 
 EventSink = Callable[[dict[str, Any]], None]
 """Takes start-up events for the parent process."""
@@ -29,6 +32,7 @@ class EventReporter(StageReporter):
 
     def stage(self, stage: str, elapsed_s: float) -> None:
         """A stage ended."""
+        logger.info("stage %s: %.3f s", stage, elapsed_s)
         self._emit({"event": "stage", "stage": stage, "elapsed_s": elapsed_s})
 
     def progress(self, stage: str, done: int, total: int) -> None:
@@ -53,6 +57,7 @@ def build(executor: Executor, config: EngineConfig, emit: EventSink, *, check_in
     groups = group_layers(executor.kv_cache_spec())
     block_size = config.cache.block_size
     report = executor.memory_report()
+    taken_bytes = report.weights_bytes + report.workspace_bytes
     budget = solve(
         MemoryDemand(
             bytes_per_block=sum(group.bytes_per_block(block_size) for group in groups),
@@ -64,7 +69,9 @@ def build(executor: Executor, config: EngineConfig, emit: EventSink, *, check_in
             kv_cache_memory_bytes=config.cache.kv_cache_memory_bytes,
             memory_utilization=config.cache.gpu_memory_utilization,
             total_bytes=total_memory_bytes(),
-            model_bytes=report.weights_bytes + report.workspace_bytes,
+            weights_bytes=report.weights_bytes,
+            activations_bytes=report.workspace_bytes,
+            context_bytes=max(0, private_bytes() - taken_bytes),
         )
     )
     emit(
@@ -75,6 +82,10 @@ def build(executor: Executor, config: EngineConfig, emit: EventSink, *, check_in
             "notes": list(budget.notes),
         }
     )
+    for line in budget.lines():
+        logger.info("memory: %s", line)
+    block_bytes = budget.bytes_per_block
+    logger.info("KV cache: %d blocks of %d tokens, %d bytes each", budget.num_blocks, block_size, block_bytes)
     timing = executor.allocate_kv_cache(budget.num_blocks, block_size)
     reporter.stage(timing.stage, timing.elapsed_s)
     timing = executor.warm_up()

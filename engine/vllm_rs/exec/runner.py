@@ -1,5 +1,6 @@
 """One device's share of a step: load the model, size it, and turn each StepPlan into a StepResult."""
 
+import logging
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -17,6 +18,9 @@ from vllm_rs.models.base import CausalLM
 from vllm_rs.models.kv_spec import KVCacheSpec
 from vllm_rs.models.loader import CheckpointLoader, ModelSource, Progress
 from vllm_rs.sched.plan import RowResult, ScheduledRow, StepPlan, StepResult, TokenLogprobs
+
+stations = logging.getLogger("vllm_rs.request")
+logger = logging.getLogger(__name__)
 
 STAGES = ("init_device", "load_model", "profile_run", "allocate_kv_cache", "warm_up")
 _SHORTEST_BLOCK = 8
@@ -61,7 +65,9 @@ class ModelRunner:
         with _Stage(self, "load_model") as stage:
             self.model = model
             model.load_weights(CheckpointLoader(source, self.backend, progress))
+            start_s = time.perf_counter()
             self.backend.build(model, self.limits)
+            self._capture_s = time.perf_counter() - start_s
         return stage.timing
 
     def profile_run(self) -> StageTiming:
@@ -85,8 +91,15 @@ class ModelRunner:
         """A decode step and a prefill step; their keys go to blocks that nothing uses yet."""
         with _Stage(self, "warm_up") as stage:
             for num_tokens in (1, min(self.limits.max_tokens, self._num_blocks, 64), 1):
+                start_s = time.perf_counter()
                 step = self._dummy_step(num_tokens, _SHORTEST_BLOCK)
                 self.backend.forward(step, eager=self.enforce_eager)
+        logger.info(
+            "step program: capture %.2f ms, warm-up %.2f ms, replay of one token %.2f ms",
+            self._capture_s * 1e3,
+            stage.timing.elapsed_s * 1e3,
+            (time.perf_counter() - start_s) * 1e3,
+        )
         return stage.timing
 
     def kv_cache_spec(self) -> list[KVCacheSpec]:
@@ -125,6 +138,9 @@ class ModelRunner:
             return StepResult(plan.step_id)
         step = self.batch.flatten(plan.rows, self._previous_tokens)
         self.backend.forward(step, eager=self.enforce_eager)
+        if stations.isEnabledFor(logging.DEBUG):
+            for request in plan.new_requests:
+                stations.debug('request_id=%s station="forward" step=%d', request.request_id, plan.step_id)
         if self.enforce_eager:
             self.counters.eager += 1
         else:

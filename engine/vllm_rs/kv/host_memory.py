@@ -20,6 +20,14 @@ def total_memory_bytes(root: Path = Path("/")) -> int:
     return min([_meminfo(root, "MemTotal"), *(limit for limit, _ in _cgroup_limits(root))])
 
 
+def private_bytes(root: Path = Path("/")) -> int:
+    """Memory of this process that is its own: what it has touched, without mapped files."""
+    for line in (root / "proc/self/status").read_text().splitlines():
+        if line.startswith("RssAnon:"):
+            return int(line.split()[1]) * 1024
+    raise OSError("/proc/self/status has no RssAnon")
+
+
 def _meminfo(root: Path, field: str) -> int:
     for line in (root / "proc/meminfo").read_text().splitlines():
         name, _, rest = line.partition(":")

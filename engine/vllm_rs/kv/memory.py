@@ -29,16 +29,26 @@ class MemoryDemand:
     max_model_len_is_explicit: bool = False
     kv_cache_memory_bytes: int | None = None
     memory_utilization: float | None = None
-    """Share of `total_bytes` that model and cache together may take."""
+    """Share of `total_bytes` that the process, the model and the cache together may take."""
     total_bytes: int = 0
-    model_bytes: int = 0
-    """Weights and workspace, already taken."""
+    weights_bytes: int = 0
+    activations_bytes: int = 0
+    """Buffers of the largest step."""
+    context_bytes: int = 0
+    """The process itself: interpreter, libraries, book-keeping."""
+
+    @property
+    def taken_bytes(self) -> int:
+        """What is gone before there is a cache."""
+        return self.weights_bytes + self.activations_bytes + self.context_bytes
 
 
 @dataclass(frozen=True)
 class MemoryBudget:
     """The answer. `max_model_len` and `max_num_seqs` are lowered to what the blocks can hold, with a note on
     each.
+
+    In `table`, weights, activations, context, KV cache and spare bytes add up to `limit_bytes`.
     """
 
     num_blocks: int
@@ -53,6 +63,11 @@ class MemoryBudget:
     def num_tokens(self) -> int:
         """Tokens that fit in the cache."""
         return self.table["kv_cache_tokens"]
+
+    @property
+    def bytes_per_block(self) -> int:
+        """One block over all layers."""
+        return self.table["kv_block_bytes"]
 
     def lines(self) -> list[str]:
         """The budget table for people."""
@@ -96,10 +111,15 @@ def solve(demand: MemoryDemand) -> MemoryBudget:
         notes.append(
             f"max_num_seqs lowered from {demand.max_num_seqs} to {max_num_seqs}: one block each at least"
         )
+    used_bytes = num_blocks * demand.bytes_per_block
     table = {
-        "model_bytes": demand.model_bytes,
+        "limit_bytes": demand.taken_bytes + kv_bytes,
+        "weights_bytes": demand.weights_bytes,
+        "activations_bytes": demand.activations_bytes,
+        "context_bytes": demand.context_bytes,
+        "kv_cache_bytes": used_bytes,
+        "spare_bytes": kv_bytes - used_bytes,
         "available_bytes": demand.available_bytes,
-        "kv_cache_bytes": num_blocks * demand.bytes_per_block,
         "kv_block_bytes": demand.bytes_per_block,
         "kv_cache_blocks": num_blocks,
         "kv_cache_tokens": capacity,
@@ -124,8 +144,8 @@ def _kv_bytes(demand: MemoryDemand) -> tuple[int, str]:
             )
         return explicit, "--kv-cache-memory-bytes"
     if demand.memory_utilization is not None:
-        share = int(demand.total_bytes * demand.memory_utilization) - demand.model_bytes
-        return min(share, demand.available_bytes), "--gpu-memory-utilization"
+        share = int(demand.total_bytes * demand.memory_utilization) - demand.taken_bytes
+        return min((share, "--gpu-memory-utilization"), (demand.available_bytes, "the free memory"))
     ever_used = demand.max_num_seqs * _blocks_for(demand, demand.max_model_len) * demand.bytes_per_block
     return min(
         (ever_used, "max_num_seqs x max_model_len"),

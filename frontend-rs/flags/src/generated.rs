@@ -537,7 +537,7 @@ pub struct ServeArgs {
     )]
     pub allowed_origins: Vec<String>,
     /// How long running requests may take to finish after SIGTERM or Ctrl-C.
-    #[arg(long = "shutdown-timeout", env = "VLLM_RS_SHUTDOWN_TIMEOUT", help_heading = "Frontend", value_parser = |text: &str| parse::float(text, parse::Low::From(0.0), 86400.0), default_value = "30.0", help = "How long running requests may take to finish after SIGTERM or Ctrl-C [seconds] [0 to 86400]", allow_negative_numbers = true, value_name = "SECONDS")]
+    #[arg(long = "shutdown-timeout", env = "VLLM_RS_SHUTDOWN_TIMEOUT", help_heading = "Engine link", value_parser = |text: &str| parse::float(text, parse::Low::From(0.0), 86400.0), default_value = "30.0", help = "How long running requests may take to finish after SIGTERM or Ctrl-C [seconds] [0 to 86400]", allow_negative_numbers = true, value_name = "SECONDS")]
     pub shutdown_timeout: f64,
     /// Report cached prompt tokens in `usage.prompt_tokens_details`.
     #[arg(long = "enable-prompt-tokens-details", env = "VLLM_RS_ENABLE_PROMPT_TOKENS_DETAILS", help_heading = "Frontend", num_args = 0..=1, require_equals = true, default_missing_value = "true", value_name = "BOOL", overrides_with = "enable_prompt_tokens_details_off", value_parser = clap::builder::BoolishValueParser::new(), help = "Report cached prompt tokens in `usage.prompt_tokens_details` [default: off; --no-enable-prompt-tokens-details turns it off]")]
@@ -771,6 +771,8 @@ impl Default for ObservabilityConfig {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct LinkConfig {
+    /// How long running requests may take to finish after SIGTERM or Ctrl-C. [seconds]
+    pub shutdown_timeout: f64,
     /// Run the engine only, for a frontend that something else started at --data-parallel-address.
     pub headless: bool,
     /// Engines behind the frontend; one for now.
@@ -790,6 +792,7 @@ pub struct LinkConfig {
 impl Default for LinkConfig {
     fn default() -> Self {
         Self {
+            shutdown_timeout: 30.0,
             headless: false,
             data_parallel_size: 1,
             data_parallel_size_local: 1,
@@ -817,8 +820,6 @@ pub struct FrontendConfig {
     pub allow_unauthenticated: bool,
     /// Origins that browsers may call from; repeatable, or a JSON list, or '*' for any. Default: none.
     pub allowed_origins: Vec<String>,
-    /// How long running requests may take to finish after SIGTERM or Ctrl-C. [seconds]
-    pub shutdown_timeout: f64,
     /// Report cached prompt tokens in `usage.prompt_tokens_details`.
     pub enable_prompt_tokens_details: bool,
     /// Send usage at the end of every stream, asked for or not.
@@ -846,7 +847,6 @@ impl Default for FrontendConfig {
             api_key: Vec::new(),
             allow_unauthenticated: false,
             allowed_origins: Vec::new(),
-            shutdown_timeout: 30.0,
             enable_prompt_tokens_details: false,
             enable_force_include_usage: false,
             max_logprobs: 20,
@@ -948,6 +948,7 @@ impl ServeArgs {
                 ),
             },
             link: LinkConfig {
+                shutdown_timeout: self.shutdown_timeout,
                 headless: parse::switch(self.headless, self.headless_off, false),
                 data_parallel_size: self.data_parallel_size,
                 data_parallel_size_local: self.data_parallel_size_local,
@@ -967,7 +968,6 @@ impl ServeArgs {
                     false,
                 ),
                 allowed_origins: parse::list("allowed-origins", self.allowed_origins)?,
-                shutdown_timeout: self.shutdown_timeout,
                 enable_prompt_tokens_details: parse::switch(
                     self.enable_prompt_tokens_details,
                     self.enable_prompt_tokens_details_off,
@@ -1029,7 +1029,7 @@ pub const FLAGS: &[(&str, &str)] = &[
     ("api-key", "frontend"),
     ("allow-unauthenticated", "frontend"),
     ("allowed-origins", "frontend"),
-    ("shutdown-timeout", "frontend"),
+    ("shutdown-timeout", "link"),
     ("enable-prompt-tokens-details", "frontend"),
     ("enable-force-include-usage", "frontend"),
     ("max-logprobs", "frontend"),

@@ -47,7 +47,7 @@ def test_the_default_is_the_least_of_three(max_num_seqs, available_bytes, blocks
 
 def test_explicit_flags_override():
     assert solve(demand(kv_cache_memory_bytes=77_000)).num_blocks == 77
-    budget = solve(demand(memory_utilization=0.5, total_bytes=200_000, model_bytes=30_000))
+    budget = solve(demand(memory_utilization=0.5, total_bytes=200_000, weights_bytes=30_000))
     assert budget.num_blocks == 70
 
 

@@ -51,7 +51,7 @@ pub async fn run(command: ServeCommand, config: Config) -> Result<(), CommandErr
     };
     let result = match outcome {
         Ok(Cause::Signal(signal)) => {
-            drain(&state, signal, config.frontend.shutdown_timeout, &mut signals).await;
+            drain(&state, signal, config.link.shutdown_timeout, &mut signals).await;
             Ok(())
         }
         Ok(Cause::EngineGone(reason)) => Err(CommandError::Engine(format!(
