@@ -14,6 +14,7 @@ use tower_http::cors::{AllowOrigin, CorsLayer};
 use crate::auth;
 use crate::error::ApiError;
 use crate::observe::{X_REQUEST_ID, observe};
+use crate::request::body::refuse;
 use crate::routes::{chat, completions, detokenize, health, metrics, models, tokenize};
 use crate::state::AppState;
 
@@ -40,20 +41,18 @@ fn cors(allowed_origins: &[String]) -> Option<CorsLayer> {
     )
 }
 
-async fn no_route(request: Request) -> ApiError {
-    let path = request.uri().path().chars().take(200).collect();
-    ApiError::RouteNotFound {
-        method: request.method().to_string(),
-        path,
-    }
+fn shown_path(request: &Request) -> String {
+    request.uri().path().chars().take(200).collect()
 }
 
-async fn wrong_method(request: Request) -> ApiError {
-    let path = request.uri().path().chars().take(200).collect();
-    ApiError::MethodNotAllowed {
-        method: request.method().to_string(),
-        path,
-    }
+async fn no_route(request: Request) -> Response {
+    let (method, path) = (request.method().to_string(), shown_path(&request));
+    refuse(ApiError::RouteNotFound { method, path }, request.into_body()).await
+}
+
+async fn wrong_method(request: Request) -> Response {
+    let (method, path) = (request.method().to_string(), shown_path(&request));
+    refuse(ApiError::MethodNotAllowed { method, path }, request.into_body()).await
 }
 
 fn panicked(_: Box<dyn Any + Send + 'static>) -> Response {

@@ -3,11 +3,12 @@
 use axum::extract::{Request, State};
 use axum::http::{HeaderMap, Method, header};
 use axum::middleware::Next;
-use axum::response::{IntoResponse, Response};
+use axum::response::Response;
 use subtle::{Choice, ConstantTimeEq};
 use vllm_rs_flags::Secret;
 
 use crate::error::ApiError;
+use crate::request::body::refuse;
 use crate::state::AppState;
 
 /// What load balancers and orchestrators must reach without a key.
@@ -34,7 +35,7 @@ pub async fn require_key(State(state): State<AppState>, request: Request, next: 
     if open || state.api_keys().is_empty() || has_key(request.headers(), state.api_keys()) {
         return next.run(request).await;
     }
-    ApiError::Unauthorized.into_response()
+    refuse(ApiError::Unauthorized, request.into_body()).await
 }
 
 #[cfg(test)]

@@ -12,6 +12,7 @@ pub mod error;
 pub mod generate;
 pub mod limits;
 pub mod listen;
+pub mod log_sink;
 pub mod logging;
 pub mod metrics;
 pub mod model;

@@ -9,6 +9,8 @@ use tracing_subscriber::util::SubscriberInitExt;
 use tracing_subscriber::{Layer, fmt};
 use vllm_rs_flags::{LogFormat, LogLevel, ObservabilityConfig};
 
+use crate::log_sink::{self, LogSink};
+
 fn level(level: LogLevel) -> Level {
     match level.as_str() {
         "trace" => Level::TRACE,
@@ -35,8 +37,10 @@ pub fn init(config: &ObservabilityConfig) {
         // It warns when a socket file that it deletes on closing is gone already.
         .with_target("zeromq", Level::ERROR)
         .with_targets(targets.into_iter().map(|target| (target, own)));
+    let sink = LogSink::new(std::io::stderr());
+    sink.install();
     let layer = fmt::layer()
-        .with_writer(std::io::stderr)
+        .with_writer(sink)
         .with_ansi(std::io::stderr().is_terminal());
     let layer = match config.log_format {
         LogFormat::Json => layer.json().flatten_event(true).boxed(),
@@ -46,4 +50,9 @@ pub fn init(config: &ObservabilityConfig) {
     let _ = tracing_subscriber::registry()
         .with(layer.with_filter(filter))
         .try_init();
+}
+
+/// Before the process ends: lets the last lines out.
+pub fn flush() {
+    log_sink::flush_installed();
 }

@@ -47,7 +47,9 @@ fn main() -> ExitCode {
         Ok(args) => args,
         Err(error) => return fail(&error.into()),
     };
-    match run(Cli::read(args)) {
+    let outcome = run(Cli::read(args));
+    logging::flush();
+    match outcome {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => fail(&error),
     }

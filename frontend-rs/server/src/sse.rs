@@ -42,9 +42,17 @@ struct EventStream<W> {
     choices: SelectAll<ChoiceStream>,
     writer: W,
     done: bool,
+    /// Until the first write: whose station it is.
+    unsent: Option<String>,
 }
 
 impl<W: EventWriter> EventStream<W> {
+    fn log_first_write(&mut self) {
+        if let Some(request_id) = self.unsent.take() {
+            tracing::debug!(target: "vllm_rs::request", request_id, station = "sent");
+        }
+    }
+
     fn close(&mut self, error: Option<&ApiError>, out: &mut Vec<u8>) {
         self.done = true;
         if let Some(error) = error {
@@ -70,7 +78,11 @@ impl<W: EventWriter> Stream for EventStream<W> {
         }
         let mut out = Vec::new();
         loop {
-            match this.choices.poll_next_unpin(context) {
+            let next = this.choices.poll_next_unpin(context);
+            if next.is_ready() {
+                this.log_first_write();
+            }
+            match next {
                 Poll::Ready(Some(Ok(delta))) => {
                     this.writer.delta(delta, &mut out);
                     if out.len() >= FLUSH_BYTES {
@@ -94,10 +106,12 @@ impl<W: EventWriter> Stream for EventStream<W> {
 
 /// The response that streams a generation. Dropped by the server when the client goes away, which aborts.
 pub fn response(choices: SelectAll<ChoiceStream>, writer: impl EventWriter) -> Response {
+    let unsent = choices.iter().next().map(|choice| choice.request_id.clone());
     let mut response = Response::new(Body::from_stream(EventStream {
         choices,
         writer,
         done: false,
+        unsent,
     }));
     let headers = response.headers_mut();
     headers.insert(

@@ -81,6 +81,7 @@ struct Inner {
     api_keys: Vec<Secret>,
     enable_prompt_tokens_details: bool,
     force_include_usage: bool,
+    log_requests: bool,
     http: HttpMetrics,
     started_unix_s: f64,
     stage: RwLock<String>,
@@ -99,6 +100,7 @@ impl AppState {
             api_keys: config.frontend.api_key.clone(),
             enable_prompt_tokens_details: config.frontend.enable_prompt_tokens_details,
             force_include_usage: config.frontend.enable_force_include_usage,
+            log_requests: !config.observability.disable_log_requests,
             http: HttpMetrics::default(),
             started_unix_s: crate::generate::start::unix_seconds(),
             stage: RwLock::new("starting".to_owned()),
@@ -121,6 +123,11 @@ impl AppState {
 
     pub fn force_include_usage(&self) -> bool {
         self.0.force_include_usage
+    }
+
+    /// Whether prompts may be written to the log.
+    pub fn log_requests(&self) -> bool {
+        self.0.log_requests
     }
 
     pub fn http(&self) -> &HttpMetrics {

@@ -55,6 +55,7 @@ fn worker_threads() -> usize {
 pub fn runtime() -> Result<tokio::runtime::Runtime, CommandError> {
     tokio::runtime::Builder::new_multi_thread()
         .worker_threads(worker_threads())
+        .thread_name("vllm-rs-io")
         // Bounds how many long prompts are tokenised at once.
         .max_blocking_threads(8)
         .enable_all()

@@ -81,11 +81,12 @@ pub fn start(serving: &Serving, plan: GenerationPlan) -> Result<Generation, ApiE
             };
             let seed = base_seed.wrapping_add(i64::from(choice));
             let request = engine_request(&engine_id, &request_id, prompt, &params, &sampling, seed);
-            let outputs = serving.engine.submit(request)?;
+            // Before it is sent: the engine may be at its own station within microseconds.
             tracing::debug!(
                 target: "vllm_rs::request", request_id = %engine_id, station = "submitted",
                 prompt_tokens = prompt.len(), max_tokens = params.max_tokens, seed
             );
+            let outputs = serving.engine.submit(request)?;
             choices.push(ChoiceStream::new(ChoiceParts {
                 index: prompt_index as u32 * n + choice,
                 request_id: engine_id,

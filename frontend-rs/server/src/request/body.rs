@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use axum::body::Body;
 use axum::extract::{FromRequest, Request};
-use axum::http::{HeaderMap, header};
+use axum::http::{HeaderMap, HeaderValue, header};
+use axum::response::{IntoResponse, Response};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 
 use super::fields::Fields;
@@ -13,6 +14,10 @@ use crate::state::AppState;
 
 /// A client that sends its body slower than this is holding a connection for nothing.
 const BODY_READ_TIMEOUT: Duration = Duration::from_mins(1);
+
+/// How much of an unwanted body is read, and for how long.
+const DISCARD_BYTES: usize = 256 << 10;
+const DISCARD_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Extracts a JSON object as [`Fields`]. `serde_json` bounds the nesting at 128 levels.
 #[derive(Debug)]
@@ -54,13 +59,46 @@ async fn read(body: Body, limit_bytes: u64) -> Result<bytes::Bytes, ApiError> {
     }
 }
 
-impl FromRequest<AppState> for JsonFields {
-    type Rejection = ApiError;
+/// Answers a request without using its body.
+///
+/// A connection whose request body was left unread must be closed, and a client may already be sending its next
+/// request on it. So a short body is read and thrown away; with a long one the answer says that it is the last.
+pub async fn refuse(error: ApiError, body: Body) -> Response {
+    let whole = tokio::time::timeout(DISCARD_TIMEOUT, Limited::new(body, DISCARD_BYTES).collect()).await;
+    if matches!(whole, Ok(Ok(_))) {
+        error.into_response()
+    } else {
+        last_answer(error)
+    }
+}
 
-    async fn from_request(request: Request, state: &AppState) -> Result<Self, ApiError> {
-        check_content_type(request.headers())?;
-        let bytes = read(request.into_body(), state.limits().body_bytes).await?;
-        let value = serde_json::from_slice(&bytes).map_err(|error| ApiError::MalformedJson {
+/// An answer after which the connection is closed.
+fn last_answer(error: ApiError) -> Response {
+    let mut response = error.into_response();
+    response
+        .headers_mut()
+        .insert(header::CONNECTION, HeaderValue::from_static("close"));
+    response
+}
+
+impl FromRequest<AppState> for JsonFields {
+    type Rejection = Response;
+
+    async fn from_request(request: Request, state: &AppState) -> Result<Self, Response> {
+        if let Err(error) = check_content_type(request.headers()) {
+            return Err(refuse(error, request.into_body()).await);
+        }
+        let bytes = match read(request.into_body(), state.limits().body_bytes).await {
+            Ok(bytes) => bytes,
+            Err(error) => return Err(last_answer(error)),
+        };
+        Self::parse(&bytes).map_err(IntoResponse::into_response)
+    }
+}
+
+impl JsonFields {
+    fn parse(bytes: &[u8]) -> Result<Self, ApiError> {
+        let value = serde_json::from_slice(bytes).map_err(|error| ApiError::MalformedJson {
             detail: error.to_string(),
         })?;
         Ok(Self(Fields::from_body(value)?))
@@ -70,7 +108,6 @@ impl FromRequest<AppState> for JsonFields {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use axum::http::HeaderValue;
 
     #[test]
     fn only_json_content_types_pass() {

@@ -6,10 +6,11 @@ use serde_json::{Value, json};
 use vllm_rs_wire::StopReason;
 
 use crate::error::ApiError;
-use crate::generate::Finish;
+use crate::generate::{Finish, GenerationPlan};
 use crate::model::Model;
 use crate::observe::is_plain_id;
 use crate::request::fields::Fields;
+use crate::state::AppState;
 
 /// Texts above this many bytes are rendered and tokenised off the threads that accept and write.
 pub const INLINE_TEXT_BYTES: usize = 8 << 10;
@@ -57,6 +58,21 @@ pub fn log_station(request_id: &str, station: &'static str, arrival: Instant, pr
         target: "vllm_rs::request", request_id, station, prompt_tokens,
         elapsed_us = arrival.elapsed().as_micros() as u64
     );
+}
+
+/// Logs a request with its text, where `--enable-log-requests` allows that.
+pub fn log_request(state: &AppState, model: &Model, plan: &GenerationPlan) {
+    if !state.log_requests() {
+        return;
+    }
+    for prompt in &plan.prompts {
+        let text = model.decode(prompt, false).unwrap_or_default();
+        tracing::info!(
+            target: "vllm_rs::request", request_id = %plan.request_id, prompt_tokens = prompt.len(),
+            max_tokens = plan.asked.max_tokens, n = plan.sampling.n, temperature = plan.sampling.temperature,
+            prompt = %text, "request"
+        );
+    }
 }
 
 /// Keeps the last `limit` tokens of a prompt (`truncate_prompt_tokens`; -1 = what the context holds).

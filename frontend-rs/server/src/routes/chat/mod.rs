@@ -16,7 +16,7 @@ use crate::error::ApiError;
 use crate::generate::{self, GenerationPlan};
 use crate::observe::{RequestId, report_ignored};
 use crate::request::body::JsonFields;
-use crate::routes::common::{log_station, offload};
+use crate::routes::common::{log_request, log_station, offload};
 use crate::sse;
 use crate::state::AppState;
 use response::AnswerShape;
@@ -71,6 +71,7 @@ pub async fn chat_completions(
         sampling: chat.sampling,
         asked,
     };
+    log_request(&state, &serving.model, &plan);
     let generation = generate::start(&serving, plan)?;
     let mut response = if stream.stream {
         let prompt = generation.prompts[0].clone();

@@ -17,7 +17,7 @@ use crate::error::ApiError;
 use crate::generate::{self, GenerationPlan};
 use crate::observe::{RequestId, report_ignored};
 use crate::request::body::JsonFields;
-use crate::routes::common::{log_station, offload};
+use crate::routes::common::{log_request, log_station, offload};
 use crate::sse;
 use crate::state::{AppState, Serving};
 use choice::{AnswerShape, ChoiceState};
@@ -85,6 +85,7 @@ pub async fn completions(
         sampling: body.sampling,
         asked,
     };
+    log_request(&state, &serving.model, &plan);
     let generation = generate::start(&serving, plan)?;
 
     let new_state = |(prompt, echo): (&_, &String)| {

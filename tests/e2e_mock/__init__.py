@@ -1,0 +1,1 @@
+"""The real binary over the mock engine: no model, no network."""
