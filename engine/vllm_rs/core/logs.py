@@ -18,6 +18,7 @@ from vllm_rs.core.threads import name_this_thread
 logger = logging.getLogger("vllm_rs")
 
 TRACE = 5
+logging.addLevelName(TRACE, "TRACE")
 MAX_QUEUED_RECORDS = 8192
 """Records a stalled sink may hold back; later ones are dropped and counted."""
 FLUSH_LIMIT_S = 1.0
