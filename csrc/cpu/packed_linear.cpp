@@ -8,7 +8,7 @@ namespace vllm_rs {
 namespace {
 
 // Columns packed at a time: 16 rows of them stay in the first-level cache.
-constexpr int block_cols = 256;
+constexpr int block_cols = 128;
 
 struct Source {
   const void* weight;
@@ -23,33 +23,35 @@ struct Source {
   }
 };
 
-void pack_rows_bf16(const KernelTable& kernels, const Source& source, int64_t row, int num_rows, int64_t col,
-                    int n, std::byte* tile) {
-  uint16_t lane[block_cols + 1];
-  for (int i = 0; i < num_rows; ++i) {
-    if (source.dtype == DType::f32)
-      kernels.to_bf16(lane, source.f32(row + i, col), n);
-    else
-      std::memcpy(lane, source.bf16(row + i, col), static_cast<size_t>(n) * 2);
-    lane[n] = 0; // the partner of an odd last column
-    std::byte* out = tile + col / 2 * 64 + i * 4;
-    for (int k = 0; k < n; k += 2)
-      std::memcpy(out + k / 2 * 64, lane + k, 4);
+// Sixteen rows, transposed in units of 4 bytes: unit k of row i goes to out[16 k + i]. Missing rows are zero.
+void interleave(const uint32_t* rows, int64_t row_units, int64_t units, std::byte* out) {
+  for (int64_t k = 0; k < units; ++k) {
+    uint32_t line[tile_cols];
+    for (int i = 0; i < tile_cols; ++i)
+      line[i] = rows[i * row_units + k];
+    std::memcpy(out + k * 64, line, sizeof(line));
   }
 }
 
-void pack_rows_f32(const KernelTable& kernels, const Source& source, int64_t row, int num_rows, int64_t col,
-                   int n, std::byte* tile) {
-  float lane[block_cols];
+// Packs columns [col, col + n) of up to 16 rows into their tile; n is at most block_cols.
+void pack_block(const KernelTable& kernels, const Source& source, DType dtype, int64_t row, int num_rows,
+                int64_t col, int n, std::byte* tile) {
+  alignas(64) uint32_t rows[tile_cols][block_cols];
+  std::memset(rows, 0, sizeof(rows)); // missing rows, and the partner of an odd last column
   for (int i = 0; i < num_rows; ++i) {
-    if (source.dtype == DType::f32)
-      std::memcpy(lane, source.f32(row + i, col), static_cast<size_t>(n) * 4);
+    if (source.dtype == dtype)
+      std::memcpy(rows[i],
+                  dtype == DType::f32 ? static_cast<const void*>(source.f32(row + i, col))
+                                      : static_cast<const void*>(source.bf16(row + i, col)),
+                  static_cast<size_t>(n * size_of(dtype)));
+    else if (dtype == DType::bf16)
+      kernels.to_bf16(reinterpret_cast<uint16_t*>(rows[i]), source.f32(row + i, col), n);
     else
-      kernels.to_f32(lane, source.bf16(row + i, col), n);
-    std::byte* out = tile + col * 64 + i * 4;
-    for (int k = 0; k < n; ++k)
-      std::memcpy(out + k * 64, lane + k, 4);
+      kernels.to_f32(reinterpret_cast<float*>(rows[i]), source.bf16(row + i, col), n);
   }
+  const int64_t units = dtype == DType::f32 ? n : ceil_div(n, 2);
+  const int64_t first_unit = dtype == DType::f32 ? col : col / 2;
+  interleave(&rows[0][0], block_cols, units, tile + first_unit * 64);
 }
 
 int64_t tile_bytes(int in_features, DType dtype) {
@@ -75,8 +77,7 @@ PackedLinear::PackedLinear(ThreadPool& pool, const void* weight, DType source_dt
         const int num_rows = static_cast<int>(std::min<int64_t>(tile_cols, out_features_ - row));
         for (int64_t col = 0; col < in_features_; col += block_cols) {
           const int n = static_cast<int>(std::min<int64_t>(block_cols, in_features_ - col));
-          const auto pack = dtype_ == DType::bf16 ? pack_rows_bf16 : pack_rows_f32;
-          pack(table, source, row, num_rows, col, n, weight_.data() + tile * tile_stride_);
+          pack_block(table, source, dtype_, row, num_rows, col, n, weight_.data() + tile * tile_stride_);
         }
       }
     });

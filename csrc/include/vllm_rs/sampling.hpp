@@ -70,6 +70,7 @@ struct SamplingScratch {
   std::vector<float> maxima;
   std::vector<float> ranked_maxima;
   std::vector<Candidate> candidates;
+  std::vector<double> bucket_sums;
 };
 
 // The k best of x, sorted, into scratch.candidates; NaN is never among them.
