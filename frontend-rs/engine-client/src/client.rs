@@ -105,9 +105,10 @@ impl EngineClient {
         }
     }
 
-    /// Sends a request. Its id must be unique among open requests; the client index is filled in.
+    /// Sends a request. Its id must be unique among open requests. Whoever owns the handshake is the
+    /// engine's only client, so its index is 0 here.
     pub fn submit(&self, mut request: EngineCoreRequest) -> Result<OutputStream, ClientError> {
-        request.client_index = self.shared.config.client_index;
+        request.client_index = 0;
         self.shared
             .dispatcher
             .registry
@@ -131,9 +132,8 @@ impl EngineClient {
             utilities, registry, ..
         } = &*self.shared.dispatcher;
         let (call_id, answer) = utilities.open();
-        let client_index = self.shared.config.client_index;
         let call = UtilityRequest {
-            client_index,
+            client_index: 0,
             call_id,
             method: method.to_owned(),
             args,

@@ -51,8 +51,6 @@ pub struct ClientConfig {
     pub source: EngineSource,
     /// Data-parallel rank of the engine: its identity on the sockets.
     pub engine_index: u16,
-    /// Our number among the clients of the engine.
-    pub client_index: u32,
     /// Host to bind input and output sockets on when the engine is reached over TCP.
     pub tcp_host: String,
     /// Parent of the private socket folder; the runtime or temporary folder where absent.
@@ -81,7 +79,6 @@ impl ClientConfig {
         Self {
             source,
             engine_index: 0,
-            client_index: 0,
             tcp_host: "127.0.0.1".to_owned(),
             ipc_dir: None,
             ready_timeout: Duration::from_mins(10),

@@ -59,26 +59,31 @@ pub(crate) async fn run(shared: Arc<Shared>, dir: RuntimeDir) {
         if shared.shutdown.is_cancelled() {
             break;
         }
-        shared.bury(&end.reason);
         incarnation += 1;
         let policy = shared.config.restart;
         if end.served.is_some_and(|served| served >= policy.forgive_after) {
             attempt = 0;
         }
         let external = matches!(shared.config.source, EngineSource::External { .. });
-        if !end.may_restart || (attempt >= policy.max_restarts && !external) {
+        let again = end.may_restart && (external || attempt < policy.max_restarts);
+        attempt += 1;
+        // Health first: whoever sees a stream end must not find the engine ready.
+        shared.health.send_replace(if again {
+            tracing::warn!(attempt, reason = %end.reason, "the engine died and is started again");
+            EngineHealth::Restarting {
+                attempt,
+                reason: end.reason.clone(),
+            }
+        } else {
             tracing::error!(reason = %end.reason, "the engine is gone");
-            shared
-                .health
-                .send_replace(EngineHealth::Dead { reason: end.reason });
+            EngineHealth::Dead {
+                reason: end.reason.clone(),
+            }
+        });
+        shared.bury(&end.reason);
+        if !again {
             return;
         }
-        attempt += 1;
-        tracing::warn!(attempt, reason = %end.reason, "the engine died and is started again");
-        shared.health.send_replace(EngineHealth::Restarting {
-            attempt,
-            reason: end.reason,
-        });
         let backoff = policy.backoff.saturating_mul(1 << (attempt - 1).min(5));
         tokio::select! {
             () = tokio::time::sleep(backoff) => {}
@@ -94,14 +99,22 @@ pub(crate) async fn run(shared: Arc<Shared>, dir: RuntimeDir) {
 
 /// One engine, from fresh sockets to its end.
 async fn incarnate(shared: &Arc<Shared>, dir: &RuntimeDir, incarnation: u32) -> End {
-    let config = &shared.config;
     shared.set_stage("handshake", 0, 0);
-    let mut link = match Link::bind(config, dir, incarnation).await {
-        Ok(link) => link,
-        Err(error) => return End::before_ready(&error, false),
-    };
+    match Link::bind(&shared.config, dir, incarnation).await {
+        Ok(mut link) => {
+            let end = live(shared, &mut link).await;
+            link.close().await;
+            end
+        }
+        Err(error) => End::before_ready(&error, false),
+    }
+}
+
+/// Starts an engine on bound sockets and stays with it to its end.
+async fn live(shared: &Arc<Shared>, link: &mut Link) -> End {
+    let config = &shared.config;
     let (events, mut said) = mpsc::unbounded_channel();
-    let mut running = match start(shared, &link, events).await {
+    let mut running = match start(shared, link, events).await {
         Ok(running) => running,
         Err(error) => return End::before_ready(&error, false),
     };
@@ -183,24 +196,23 @@ async fn until(ending: &Ending) {
 /// Moves messages until the engine is over, and gives its last ones time to arrive.
 async fn serve(
     shared: &Arc<Shared>,
-    link: Link,
+    link: &mut Link,
     running: Running,
     mut said: mpsc::UnboundedReceiver<EngineEvent>,
 ) -> End {
+    let (to_engine, mut from_engine) = link.take_input().split();
     let Link {
-        mut handshake,
-        input,
-        mut output,
-        mut output_events,
+        handshake,
+        output,
+        output_events,
         identity,
         ..
     } = link;
-    let (to_engine, mut from_engine) = input.split();
     let (outgoing, queue) = mpsc::unbounded_channel();
     let dispatcher = shared.dispatcher.clone();
     let _sender = AbortOnDropHandle::new(tokio::spawn(sender::run(
         to_engine,
-        identity,
+        identity.clone(),
         queue,
         dispatcher.registry.clone(),
         dispatcher.utilities.clone(),
@@ -222,7 +234,7 @@ async fn serve(
             message = output.recv() => service.on_output(message),
             Some(event) = said.recv() => shared.on_event(event),
             Some(event) = output_events.next() => service.on_socket_event(&event),
-            () = drain(&mut handshake, &mut from_engine) => {}
+            () = drain(handshake, &mut from_engine) => {}
             end = service.running.wait(true), if !service.is_ending() => {
                 service.end_soon(end.reason, end.may_restart);
             }

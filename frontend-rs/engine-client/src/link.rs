@@ -66,8 +66,7 @@ impl Link {
         let output_events = output.monitor();
         let inputs = vec![bind(&mut input, &input_at).await?];
         let bound_output = bind(&mut output, &output_at).await?;
-        // `outputs` is indexed by client: ours is the only slot that an engine will use.
-        let outputs = vec![bound_output; config.client_index as usize + 1];
+        let outputs = vec![bound_output];
         let handshake_address = bind(&mut handshake, &handshake_at).await?;
         Ok(Self {
             handshake,
@@ -83,6 +82,19 @@ impl Link {
             },
             build: config.build.clone(),
         })
+    }
+
+    /// The input socket, whose two directions are served apart once the engine has registered.
+    pub(crate) fn take_input(&mut self) -> RouterSocket {
+        std::mem::replace(&mut self.input, RouterSocket::new())
+    }
+
+    /// Gives the addresses back. The handshake address may be bound again right after, so its listener
+    /// must be gone by then.
+    pub(crate) async fn close(self) {
+        for error in self.handshake.close().await {
+            tracing::debug!(%error, "closing the handshake socket");
+        }
     }
 
     /// Answers HELLOs until the engine has registered. Messages that make no sense are passed over:
@@ -130,10 +142,11 @@ impl Link {
 
     async fn send_init(&mut self) -> Result<(), zeromq::ZmqError> {
         let extensions = self.build.as_ref().map_or_else(Vec::new, |build| {
-            vec![
+            let ours = vec![
                 (Value::from("version"), Value::from(build.version.as_str())),
                 (Value::from("build_id"), Value::from(build.build_id.as_str())),
-            ]
+            ];
+            vec![(Value::from("vllm_rs"), Value::Map(ours))]
         });
         let init = HandshakeInit {
             addresses: self.addresses.clone(),
@@ -167,26 +180,29 @@ impl Link {
     }
 }
 
-/// Refuses an engine of our own kind from another build. Other engines name no build and pass.
+/// Refuses an engine of our own kind from another version. Other engines name none and pass; another
+/// build of the same version is worth a warning, since one of them was installed without the other.
 fn check_build(ours: Option<&BuildIdentity>, ready: &EngineCoreReadyResponse) -> Result<(), ClientError> {
     let Some(ours) = ours else { return Ok(()) };
-    let differs = |key, own: &str| {
-        ready
-            .extension_str(key)
-            .filter(|theirs| *theirs != own && !own.is_empty())
-            .map(str::to_owned)
+    let other = |key, own: &str| {
+        let theirs = ready.extension_str(key)?;
+        let named = !theirs.is_empty() && theirs != "unknown" && !own.is_empty();
+        (named && theirs != own).then(|| theirs.to_owned())
     };
-    let pairs = [("version", &ours.version), ("build_id", &ours.build_id)];
-    match pairs
-        .into_iter()
-        .find_map(|(key, own)| differs(key, own).map(|theirs| (theirs, own)))
-    {
-        Some((engine, own)) => Err(ClientError::VersionMismatch {
+    if let Some(engine) = other("version", &ours.version) {
+        return Err(ClientError::VersionMismatch {
             engine,
-            frontend: own.clone(),
-        }),
-        None => Ok(()),
+            frontend: ours.version.clone(),
+        });
     }
+    if let Some(engine) = other("build_id", &ours.build_id) {
+        tracing::warn!(
+            engine,
+            frontend = ours.build_id,
+            "engine and frontend are of different builds"
+        );
+    }
+    Ok(())
 }
 
 /// After the end of an engine, how long its last messages may take to arrive.
@@ -197,27 +213,31 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_a_named_and_different_build_is_refused() {
+    fn only_a_named_and_different_version_is_refused() {
         let ours = BuildIdentity {
             version: "0.1.0".into(),
             build_id: "abc".into(),
         };
-        let engine = |build_id: &str| EngineCoreReadyResponse {
-            extensions: Value::Map(vec![("build_id".into(), build_id.into())]),
-            ..EngineCoreReadyResponse::default()
+        let engine = |version: &str| {
+            let facts = vec![
+                ("version".into(), version.into()),
+                ("build_id".into(), "xyz".into()),
+            ];
+            EngineCoreReadyResponse {
+                extensions: Value::Map(vec![("vllm_rs".into(), Value::Map(facts))]),
+                ..EngineCoreReadyResponse::default()
+            }
         };
-        assert_eq!(check_build(Some(&ours), &engine("abc")), Ok(()));
+        assert_eq!(check_build(Some(&ours), &engine("0.1.0")), Ok(()));
+        assert_eq!(check_build(Some(&ours), &engine("unknown")), Ok(()));
         assert_eq!(
             check_build(Some(&ours), &EngineCoreReadyResponse::default()),
             Ok(())
         );
-        let refused = check_build(Some(&ours), &engine("xyz"));
-        assert_eq!(
-            refused,
-            Err(ClientError::VersionMismatch {
-                engine: "xyz".into(),
-                frontend: "abc".into()
-            })
-        );
+        let refused = ClientError::VersionMismatch {
+            engine: "0.2.0".into(),
+            frontend: "0.1.0".into(),
+        };
+        assert_eq!(check_build(Some(&ours), &engine("0.2.0")), Err(refused));
     }
 }

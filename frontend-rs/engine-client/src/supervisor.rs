@@ -68,7 +68,9 @@ impl EngineExit {
                 message,
                 hint: Some(hint),
                 ..
-            }) => format!("{message} ({hint})"),
+            }) if !hint.is_empty() => {
+                format!("{message} ({hint})")
+            }
             Some(EngineEvent::Error { message, .. }) => message,
             _ => how,
         };

@@ -65,7 +65,7 @@ wire_map! {
     pub struct HandshakeInit, write_all {
         "addresses" => pub addresses: EngineAddresses = EngineAddresses::default(),
         "parallel_config" => pub parallel_config: Value = Value::Map(Vec::new()),
-        /// Ours: a map with `version` and `build_id` of the frontend. Other engines ignore it.
+        /// Ours: `version` and `build_id` of the frontend under the key `vllm_rs`. Other engines ignore it.
         "extensions" => pub extensions: Value = Value::Map(Vec::new()),
     }
 }

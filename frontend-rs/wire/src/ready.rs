@@ -36,18 +36,21 @@ wire_map! {
         "enable_sleep_mode" => pub enable_sleep_mode: bool = false,
         "supports_draft_weight_updates" => pub supports_draft_weight_updates: bool = false,
         "effective_attention_block_size" => pub effective_attention_block_size: Option<u64> = None,
-        /// Ours: a map of private facts (`version`, `build_id`, ...). Absent from other engines.
+        /// Ours: private facts under the key `vllm_rs`. Absent from other engines.
         "extensions" => pub extensions: Value = Value::Map(Vec::new()),
     }
 }
 
 impl EngineCoreReadyResponse {
-    /// A private fact by name, if the engine sent it as a string.
+    /// A fact of our own engine (`version`, `build_id`), if it sent it as a string.
     pub fn extension_str(&self, key: &str) -> Option<&str> {
-        self.extensions
-            .as_map()?
-            .iter()
-            .find(|(name, _)| name.as_str() == Some(key))
-            .and_then(|(_, value)| value.as_str())
+        find(find(&self.extensions, "vllm_rs")?, key)?.as_str()
     }
+}
+
+fn find<'a>(map: &'a Value, key: &str) -> Option<&'a Value> {
+    map.as_map()?
+        .iter()
+        .find(|(name, _)| name.as_str() == Some(key))
+        .map(|(_, value)| value)
 }
