@@ -13,6 +13,7 @@ mod array;
 mod codec;
 mod error;
 mod handshake;
+mod head;
 mod limits;
 mod logprobs;
 mod macros;
