@@ -114,3 +114,23 @@ def test_free_memory_in_a_version_1_control_group(root):
     (folder / "memory.limit_in_bytes").write_text("400000")
     (folder / "memory.usage_in_bytes").write_text("100000")
     assert available_memory_bytes(root) == 300_000
+
+
+PARTS = ("weights_bytes", "activations_bytes", "context_bytes", "kv_cache_bytes", "spare_bytes")
+
+
+def test_the_parts_add_up_to_the_limit():
+    taken = {"weights_bytes": 30_000, "activations_bytes": 5_000, "context_bytes": 1_234}
+    for changes in (
+        {},
+        {"kv_cache_memory_bytes": 7_777},
+        {"memory_utilization": 0.4, "total_bytes": 300_000},
+    ):
+        table = solve(demand(**taken, **changes)).table
+        assert table["limit_bytes"] == sum(table[part] for part in PARTS)
+    assert table["limit_bytes"] == 120_000
+
+
+def test_a_share_of_memory_that_is_not_free_is_cut_to_what_is():
+    budget = solve(demand(memory_utilization=1.0, total_bytes=4 * GIB, available_bytes=50_000))
+    assert (budget.num_blocks, budget.limited_by) == (50, "the free memory")
