@@ -21,17 +21,17 @@ NATIVE := $(shell find frontend-rs bindings csrc -type f \( -name '*.rs' -o -nam
 help: ## List the targets
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sort | sed -E 's/:.*## /\t/' | expand -t 16
 
-serve: $(VENV)/installed ## Build, then serve a model (MODEL=smollm2 ARGS="--port 8000")
+serve: $(VENV)/installed-release ## Build, then serve a model (MODEL=smollm2 ARGS="--port 8000")
 	@exec $(BIN)/vllm-rs serve $(MODEL) $(ARGS)
 
 test: lint rust-test python-test ## Everything that must pass: lints, Rust tests, Python and end-to-end tests
 
-quick: $(VENV)/installed $(VENV)/test-tools ## The Python tests without the slow ones
+quick: $(VENV)/installed-ci $(VENV)/test-tools ## The Python tests without the slow ones
 	$(BIN)/python -m pytest -m "not slow" $(TESTS)
 
 dev: $(VENV)/build-tools ## Editable install with a fast, unoptimised Rust build
 	VLLM_RS_CARGO_PROFILE=dev $(BIN)/python -m pip install --quiet --no-build-isolation --no-deps --editable .
-	@rm -f $(VENV)/installed
+	@rm -f $(VENV)/installed-*
 
 lint: $(VENV)/test-tools ## Formatters and linters, warnings as errors
 	cargo fmt --all --check
@@ -48,14 +48,14 @@ format: $(VENV)/test-tools ## Format all sources
 	find csrc -name '*.cpp' -o -name '*.hpp' | xargs clang-format -i
 
 rust-test:
-	cargo test --quiet --locked
+	cargo test --quiet --locked --profile ci
 
 python-test: export VLLM_RS_WERROR := ON
-python-test: $(VENV)/installed $(VENV)/test-tools
+python-test: $(VENV)/installed-ci $(VENV)/test-tools
 	$(BIN)/python -m pytest $(TESTS)
 
-bench: $(VENV)/installed ## Measure throughput and latency on this machine
-	$(BIN)/python benchmarks/run.py $(ARGS)
+bench: $(VENV)/installed-release ## Measure every kernel against the limits of this machine
+	$(BIN)/python benchmarks/micro/kernels.py $(ARGS)
 
 wheel: $(VENV)/build-tools ## Build the wheel and the sdist into dist/
 	$(BIN)/python -m pip wheel --no-build-isolation --no-deps --wheel-dir dist .
@@ -65,7 +65,7 @@ wheel: $(VENV)/build-tools ## Build the wheel and the sdist into dist/
 requirements: ## Count the rows of docs/requirements.md that something shows
 	@$(PYTHON) scripts/requirements.py $(ROWS)
 
-interop: $(VENV)/installed $(VENV)/test-tools ## Smoke tests against an unmodified vLLM (needs one, see tests/interop)
+interop: $(VENV)/installed-release $(VENV)/test-tools ## Smoke tests against an unmodified vLLM (needs one, see tests/interop)
 	$(BIN)/python -m pytest -s tests/interop
 
 generate: $(VENV)/test-tools ## Write the files that come from frontend-rs/flags/flags.toml
@@ -91,6 +91,7 @@ $(VENV)/test-tools: requirements/test.lock | $(VENV)/build-tools
 	$(PIP_LOCKED) --requirement requirements/test.lock
 	@touch $@
 
-$(VENV)/installed: $(NATIVE) | $(VENV)/build-tools
-	$(BIN)/python -m pip install --no-build-isolation --no-deps --editable .
-	@touch $@
+# One installation at a time, in the profile that was asked for last.
+$(VENV)/installed-%: $(NATIVE) | $(VENV)/build-tools
+	VLLM_RS_CARGO_PROFILE=$* $(BIN)/python -m pip install --no-build-isolation --no-deps --editable .
+	@rm -f $(VENV)/installed-* && touch $@

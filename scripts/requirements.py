@@ -14,7 +14,7 @@ ROW_ID = re.compile(r"\b[A-Z]{2,}-\d+\b")
 RUST_MARK = re.compile(r"^\s*// covers: (.*)$")
 DOCUMENT_MARK = re.compile(r"<!-- shows: (.*?) -->")
 RESULT_MARK = re.compile(r"^Shows: (.*)$", re.MULTILINE)
-SKIPPED = {"target", "build", ".venv", "node_modules", "dist"}
+SKIPPED = {"target", ".venv", "node_modules"}
 
 
 @dataclass
