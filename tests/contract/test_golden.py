@@ -53,6 +53,7 @@ def test_python_writes_the_golden_bytes(name: str) -> None:
     assert [bytes(frame) for frame in Encoder().encode(CASES[name])] == WIRE[name]
 
 
+@pytest.mark.covers("ENG-09")
 @pytest.mark.parametrize("name", CASES)
 def test_python_reads_the_bytes_that_rust_writes(name: str) -> None:
     value = CASES[name]

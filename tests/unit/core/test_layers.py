@@ -54,7 +54,7 @@ class ScriptedCore:
 
     def add_request(self, request):
         for index, token in enumerate(self._answer):
-            reason = FinishReason.STOP if index + 1 == len(self._answer) else None
+            reason = FinishReason.LENGTH if index + 1 == len(self._answer) else None
             self._pending.append(EngineCoreOutput(request.request_id, [token], finish_reason=reason))
 
     def abort_requests(self, request_ids):

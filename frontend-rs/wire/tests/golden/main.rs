@@ -37,6 +37,7 @@ fn agree<T: Wire + PartialEq + Debug>(name: &str, frames: &[Bytes], value: &T) {
     assert_eq!(encode_payload(value), frames, "writing {name}");
 }
 
+// covers: ENG-09
 #[test]
 fn both_languages_write_the_same_bytes_and_read_them_alike() {
     let mut left = golden("wire.json");
