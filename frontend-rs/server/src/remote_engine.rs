@@ -7,7 +7,7 @@ use std::task::{Context, Poll};
 use futures::{Stream, StreamExt};
 use tokio::sync::broadcast::Receiver;
 use tokio::sync::broadcast::error::RecvError;
-use vllm_rs_engine_client::{AbortCause, ClientError, EngineClient, EngineHealth, StreamError};
+use vllm_rs_engine_client::{AbortCause, ClientError, EngineClient, EngineEvent, EngineHealth, StreamError};
 use vllm_rs_wire::{EngineCoreOutput, EngineCoreRequest, SchedulerStats, Value};
 
 use crate::engine::{Engine, EngineFailure, EngineSnapshot, EngineState, OutputStream, Outputs};
@@ -112,6 +112,25 @@ pub async fn record_steps(mut feed: Receiver<Arc<SchedulerStats>>, metrics: Arc<
             Err(RecvError::Closed) => return,
         }
     }
+}
+
+/// Keeps the memory gauges at what the engine last reported, until it is gone for good.
+pub async fn record_memory(mut events: Receiver<EngineEvent>, metrics: Arc<EngineMetrics>) {
+    loop {
+        match events.recv().await {
+            Ok(EngineEvent::Memory { table }) => metrics.set_memory(memory_parts(&table)),
+            Ok(_) | Err(RecvError::Lagged(_)) => {}
+            Err(RecvError::Closed) => return,
+        }
+    }
+}
+
+/// The parts of the engine's memory table that stand for memory taken, by name.
+fn memory_parts(table: &serde_json::Value) -> Vec<(String, f64)> {
+    ["weights", "activations", "context", "kv_cache"]
+        .into_iter()
+        .filter_map(|part| Some((part.to_owned(), table.get(format!("{part}_bytes"))?.as_f64()?)))
+        .collect()
 }
 
 fn record_step(stats: &SchedulerStats, metrics: &EngineMetrics) {

@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
-use vllm_rs_engine_client::{ClientConfig, EngineClient, EngineHealth, EngineSource, SpawnConfig};
+use vllm_rs_engine_client::{
+    BuildIdentity, ClientConfig, EngineClient, EngineHealth, EngineSource, SpawnConfig,
+};
 use vllm_rs_flags::Config;
 
 use super::resolve::resolve_config;
@@ -13,12 +15,13 @@ use super::signals::StopSignals;
 use super::startup::StartupDisplay;
 use super::{CommandError, headless};
 use crate::app;
+use crate::build_info;
 use crate::cli::ServeCommand;
 use crate::limits::Limits;
 use crate::listen::{self, Listener};
 use crate::metrics::EngineMetrics;
 use crate::model::Model;
-use crate::remote_engine::{RemoteEngine, record_steps};
+use crate::remote_engine::{RemoteEngine, record_memory, record_steps};
 use crate::state::{AppState, Serving};
 
 /// How often the drain looks whether all is done.
@@ -42,7 +45,7 @@ enum Cause {
 pub async fn run(command: ServeCommand, config: Config) -> Result<(), CommandError> {
     let mut signals = StopSignals::new()?;
     let state = AppState::new(&config);
-    tracing::info!(version = %crate::build_info::long_version(), model = %config.model.model, "configuration resolved");
+    tracing::info!(version = %build_info::long_version(), model = %config.model.model, "configuration resolved");
     let http = start_http(&config, &state).await?;
     let mut client = None;
     let outcome = tokio::select! {
@@ -73,6 +76,9 @@ async fn start_http(config: &Config, state: &AppState) -> Result<Http, CommandEr
     let listener = Listener::bind(&config.frontend).await?;
     let url = listener.url();
     tracing::info!(%url, "listening; not ready before the engine is");
+    if config.frontend.allow_unauthenticated && config.frontend.api_key.is_empty() {
+        tracing::warn!(%url, "--allow-unauthenticated: whoever reaches this address may use the model");
+    }
     let stop = CancellationToken::new();
     let router = app::router(state.clone(), &config.frontend.allowed_origins);
     let task = tokio::spawn(listen::serve(listener, router, stop.clone()));
@@ -94,6 +100,7 @@ async fn serve_until_gone(
     let client =
         EngineClient::start(client_config).map_err(|error| CommandError::Engine(error.to_string()))?;
     *kept_client = Some(client.clone());
+    let events = client.events();
 
     let model_config = config.model.clone();
     // The engine loads its weights meanwhile.
@@ -105,7 +112,8 @@ async fn serve_until_gone(
             source,
         })?;
     wait_ready(&client, state).await?;
-    open_for_work(&config, state, &client, model);
+    let metrics = open_for_work(&config, state, &client, model);
+    tokio::spawn(record_memory(events, metrics));
     announce(&config, url, state);
     Ok(Cause::EngineGone(until_dead(&client).await))
 }
@@ -122,6 +130,10 @@ fn client_config(command: &ServeCommand, config: &Config) -> ClientConfig {
     };
     let mut client = ClientConfig::new(source);
     client.tcp_host.clone_from(&config.link.data_parallel_address);
+    client.build = Some(BuildIdentity {
+        version: build_info::VERSION.to_owned(),
+        build_id: build_info::BUILD_ID.to_owned(),
+    });
     client
 }
 
@@ -143,7 +155,12 @@ async fn wait_ready(client: &EngineClient, state: &AppState) -> Result<(), Comma
 }
 
 /// Puts model and engine where the routes find them.
-fn open_for_work(config: &Config, state: &AppState, client: &EngineClient, mut model: Model) {
+fn open_for_work(
+    config: &Config,
+    state: &AppState,
+    client: &EngineClient,
+    mut model: Model,
+) -> Arc<EngineMetrics> {
     let ready = client.ready();
     if ready.max_model_len > 0 {
         model.max_model_len = u32::try_from(ready.max_model_len).unwrap_or(u32::MAX);
@@ -168,8 +185,14 @@ fn open_for_work(config: &Config, state: &AppState, client: &EngineClient, mut m
     ));
     tokio::spawn(record_steps(client.stats_feed(), metrics.clone()));
     let engine = Arc::new(RemoteEngine::new(client.clone()));
-    let serving = Serving::new(Arc::new(model), engine, metrics, Limits::from_config(config));
+    let serving = Serving::new(
+        Arc::new(model),
+        engine,
+        metrics.clone(),
+        Limits::from_config(config),
+    );
     state.set_serving(Arc::new(serving));
+    metrics
 }
 
 /// Says that the server is ready, with a line that works when pasted.

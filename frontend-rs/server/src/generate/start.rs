@@ -10,7 +10,7 @@ use vllm_rs_wire::{EngineCoreRequest, SamplingParams};
 use super::choice::{ChoiceParts, ChoiceStream};
 use super::params::{Asked, resolve};
 use crate::error::ApiError;
-use crate::metrics::RequestTimer;
+use crate::metrics::{RequestGroup, RequestTimer};
 use crate::request::sampling::SamplingFields;
 use crate::state::Serving;
 
@@ -62,6 +62,7 @@ pub fn start(serving: &Serving, plan: GenerationPlan) -> Result<Generation, ApiE
     let base_seed = sampling.seed.unwrap_or_else(random_seed);
     let many_prompts = prompts.len() > 1;
     let prompts: Vec<Arc<[u32]>> = prompts.into_iter().map(Arc::from).collect();
+    let group = RequestGroup::new(metrics.clone());
     let mut choices = SelectAll::new();
     for (prompt_index, (prompt, params)) in prompts.iter().zip(params).enumerate() {
         metrics
@@ -92,7 +93,7 @@ pub fn start(serving: &Serving, plan: GenerationPlan) -> Result<Generation, ApiE
                 request_id: engine_id,
                 outputs,
                 processor: processor(serving, prompt, &sampling),
-                timer: RequestTimer::start(metrics.clone(), arrival, prompt.len() as u64),
+                timer: RequestTimer::start(group.clone(), arrival, prompt.len() as u64),
                 ticket,
                 metrics: metrics.clone(),
             }));

@@ -10,4 +10,4 @@ pub mod request_timer;
 
 pub use engine_metrics::{EngineMetrics, Terminal};
 pub use http_metrics::HttpMetrics;
-pub use request_timer::RequestTimer;
+pub use request_timer::{RequestGroup, RequestTimer};

@@ -1,14 +1,40 @@
 //! The times and counts of one sequence, from its start to its single end.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Instant;
 
 use super::engine_metrics::{EngineMetrics, Terminal};
+
+/// The sequences of one HTTP request; the last one to end records the longest.
+#[derive(Debug)]
+pub struct RequestGroup {
+    metrics: Arc<EngineMetrics>,
+    max_output_tokens: AtomicU64,
+}
+
+impl RequestGroup {
+    pub fn new(metrics: Arc<EngineMetrics>) -> Arc<Self> {
+        Arc::new(Self {
+            metrics,
+            max_output_tokens: AtomicU64::new(0),
+        })
+    }
+}
+
+impl Drop for RequestGroup {
+    fn drop(&mut self) {
+        self.metrics
+            .request_max_generation_tokens
+            .observe(*self.max_output_tokens.get_mut() as f64);
+    }
+}
 
 /// Follows one sequence. Dropped before `finish`, it counts as aborted, so that every sequence started is one ended.
 #[derive(Debug)]
 pub struct RequestTimer {
     metrics: Arc<EngineMetrics>,
+    group: Arc<RequestGroup>,
     arrival: Instant,
     first_token: Option<Instant>,
     last_token: Option<Instant>,
@@ -20,10 +46,12 @@ pub struct RequestTimer {
 }
 
 impl RequestTimer {
-    pub fn start(metrics: Arc<EngineMetrics>, arrival: Instant, prompt_tokens: u64) -> Self {
+    pub fn start(group: Arc<RequestGroup>, arrival: Instant, prompt_tokens: u64) -> Self {
+        let metrics = group.metrics.clone();
         metrics.requests_started.inc();
         Self {
             metrics,
+            group,
             arrival,
             first_token: None,
             last_token: None,
@@ -79,6 +107,9 @@ impl RequestTimer {
         let metrics = &self.metrics;
         metrics.terminal(reason).inc();
         metrics.e2e_s.observe(self.arrival.elapsed().as_secs_f64());
+        self.group
+            .max_output_tokens
+            .fetch_max(self.output_tokens, Relaxed);
         metrics.request_prompt_tokens.observe(self.prompt_tokens as f64);
         metrics
             .request_generation_tokens
@@ -119,7 +150,8 @@ mod tests {
     #[test]
     fn every_start_has_exactly_one_end() {
         let metrics = Arc::new(EngineMetrics::new("m", 100, Vec::new()));
-        let start = || RequestTimer::start(metrics.clone(), Instant::now(), 3);
+        let group = RequestGroup::new(metrics.clone());
+        let start = || RequestTimer::start(group.clone(), Instant::now(), 3);
         let mut stopped = start();
         stopped.on_tokens(2);
         stopped.finish(Terminal::Stop);
@@ -134,5 +166,8 @@ mod tests {
         drop(running);
         assert_eq!(metrics.finished(), 3);
         assert_eq!(metrics.generation_tokens.get(), 2);
+        drop(group);
+        let longest = metrics.request_max_generation_tokens.snapshot();
+        assert_eq!((longest.count, longest.sum as u64), (1, 2));
     }
 }
