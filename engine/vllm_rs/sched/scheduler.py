@@ -287,7 +287,10 @@ class Scheduler:
         """
         if request.skip_prefix_lookup or request.num_computed_tokens % self.kv.block_size:
             return None
-        hashes = request.block_hashes.extend(request.token_ids, len(request.token_ids) - 1)
+        # At least one token is left to compute, because its logits are needed.
+        num_findable = len(request.token_ids) - 1
+        hashes = request.block_hashes.extend(request.token_ids, num_findable)
+        hashes = hashes[: num_findable // self.kv.block_size]
         num_tokens = self.kv.adopt(request.request_id, hashes, request.num_computed_tokens)
         if num_tokens:
             request.num_computed_tokens += num_tokens

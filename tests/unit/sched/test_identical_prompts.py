@@ -1,0 +1,17 @@
+"""Prompts that are equal to the last token run side by side in a small cache."""
+
+import pytest
+
+
+@pytest.mark.parametrize("length", [959, 960, 961])
+def test_a_prompt_taken_over_whole_still_computes_its_last_token(harness, length):
+    h = harness(num_blocks=136, max_num_seqs=64, max_num_batched_tokens=512, max_model_len=1024)
+    for first_token in range(4):
+        prompt = [first_token] + [7] * (length - 1)
+        names = [f"{first_token}/{copy}" for copy in range(4)]
+        for name in names:
+            h.add(name, prompt, max_tokens=1)
+        while h.scheduler.requests:
+            assert h.step(), f"stuck: {h.scheduler.running}"
+        for name in names:
+            assert h.tokens(name) == h.expected(prompt, 1)
