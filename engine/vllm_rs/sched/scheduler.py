@@ -289,8 +289,9 @@ class Scheduler:
             return None
         # At least one token is left to compute, because its logits are needed.
         num_findable = len(request.token_ids) - 1
-        hashes = request.block_hashes.extend(request.token_ids, num_findable)
-        hashes = hashes[: num_findable // self.kv.block_size]
+        hashes = request.block_hashes.extend(request.token_ids, num_findable)[
+            : num_findable // self.kv.block_size
+        ]
         num_tokens = self.kv.adopt(request.request_id, hashes, request.num_computed_tokens)
         if num_tokens:
             request.num_computed_tokens += num_tokens
