@@ -105,6 +105,74 @@ def test_async_iterator_grows_and_ends() -> None:
     asyncio.run(run())
 
 
+def test_async_consumers_hear_of_the_end_and_a_closed_loop_harms_nobody() -> None:
+    engine = AsyncLLM("smollm2", engine="inproc", max_num_seqs=8)
+
+    async def leave_behind() -> None:
+        stream = engine.generate("Hello", greedy(2000))
+        await anext(stream)
+        engine._left_behind = stream  # type: ignore[attr-defined]  # kept alive past its loop
+
+    async def abort_one() -> str | None:
+        stream = engine.generate("Hello", greedy(2000), request_id="mine")
+        await anext(stream)
+        await engine.abort("mine")
+        async for output in stream:
+            last = output
+        return last.outputs[0].finish_reason
+
+    async def shut_down_under_a_stream() -> None:
+        stream = engine.generate("Hello", greedy(2000))
+        await anext(stream)
+        await asyncio.get_running_loop().run_in_executor(None, engine.shutdown)
+        with pytest.raises(RuntimeError, match="shut down"):
+            async for _ in stream:
+                pass
+        with pytest.raises(RuntimeError, match="shut down"):
+            await anext(engine.generate("Hello", greedy()))
+
+    asyncio.run(leave_behind())
+    assert asyncio.run(abort_one()) == "abort"
+    asyncio.run(shut_down_under_a_stream())
+
+
+def test_prompts_as_mappings_and_nonsense(llm: LLM) -> None:
+    ids = llm.get_tokenizer().encode(PROMPTS[0])
+    texts = {
+        result.outputs[0].text
+        for result in llm.generate([PROMPTS[0], {"prompt": PROMPTS[0]}, {"prompt_token_ids": ids}], greedy(6))
+    }
+    assert len(texts) == 1
+    for nonsense in ({"text": "x"}, [1.5], [None]):
+        with pytest.raises(RequestError, match="prompt"):
+            llm.generate([nonsense], greedy())  # type: ignore[list-item]
+
+
+def test_a_refused_request_leaves_nothing_behind(llm: LLM) -> None:
+    engine = llm.llm_engine
+    with pytest.raises(RequestError):
+        engine.add_request("refused", [10**9], greedy())
+    with pytest.raises(RequestError):
+        engine.add_request("refused", "Hello", SamplingParams(n=2, logit_bias={-1: 1.0}))
+    assert not engine.has_unfinished_requests()
+
+
+@pytest.mark.parametrize("num_tokens", [528, 544, 1024])
+def test_identical_long_prompts_side_by_side(llm: LLM, num_tokens: int) -> None:
+    prompt = [index % 900 + 100 for index in range(num_tokens)]
+    results = llm.generate([prompt] * 3, greedy(3))
+    assert len({tuple(result.outputs[0].token_ids) for result in results}) == 1
+
+
+def test_one_token_prompt_has_a_prompt_logprobs_list(llm: LLM) -> None:
+    params = SamplingParams(temperature=0, max_tokens=1, prompt_logprobs=1)
+    assert llm.generate([[100]], params)[0].prompt_logprobs == [None]
+    scored = llm.generate([[100, 200]], params)[0].prompt_logprobs
+    assert scored is not None
+    assert scored[0] is None
+    assert 200 in (scored[1] or {})
+
+
 @pytest.mark.covers("ENG-21")
 def test_n_completions_with_their_own_seeds(llm: LLM) -> None:
     params = SamplingParams(n=4, temperature=1, seed=11, max_tokens=16, ignore_eos=True)

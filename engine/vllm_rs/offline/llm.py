@@ -1,8 +1,9 @@
 """LLM: generate and chat over many prompts at once, in this process or with the engine in its own."""
 
+import dataclasses
 import itertools
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self, TypeAlias
 
@@ -11,7 +12,7 @@ from vllm_rs.errors import RequestError
 from vllm_rs.offline.llm_engine import EnginePlace, LLMEngine, Prompt, resolve_config
 from vllm_rs.offline.outputs import RequestOutput
 from vllm_rs.offline.progress import ProgressBar
-from vllm_rs.offline.sampling_params import SamplingParams
+from vllm_rs.offline.sampling_params import RequestOutputKind, SamplingParams
 
 Message: TypeAlias = dict[str, Any]
 """{"role": ..., "content": ...}, as in the chat completions API."""
@@ -86,27 +87,30 @@ class LLM:
         show_progress: bool,
     ) -> list[RequestOutput]:
         engine = self.llm_engine
-        ids: list[str] = []
+        scheduler = engine.config.scheduler
+        most_at_once = min(scheduler.max_num_queued_reqs, 4 * scheduler.max_num_seqs)
+        order = sorted(range(len(prompts)), key=priorities.__getitem__)
+        ids = {index: str(next(self._ids)) for index in order}
         done: dict[str, RequestOutput] = {}
+        submitted: list[str] = []
         bar = ProgressBar(len(prompts), enabled=show_progress)
         try:
-            for prompt, chosen, priority in zip(prompts, params, priorities, strict=True):
-                request_id = str(next(self._ids))
-                engine.add_request(request_id, prompt, chosen, priority=priority)
-                ids.append(request_id)
-            while len(done) < len(ids):
+            while len(done) < len(prompts):
+                for index in order[len(submitted) : len(done) + most_at_once]:
+                    final = dataclasses.replace(params[index], output_kind=RequestOutputKind.FINAL_ONLY)
+                    engine.add_request(ids[index], prompts[index], final, priority=priorities[index])
+                    submitted.append(ids[index])
                 for output in engine.step():
-                    if output.finished:
-                        done[output.request_id] = output
-                        produced = sum(len(choice.token_ids) for choice in output.outputs)
-                        bar.finished(len(output.prompt_token_ids), produced)
+                    done[output.request_id] = output
+                    produced = sum(len(choice.token_ids) for choice in output.outputs)
+                    bar.finished(len(output.prompt_token_ids), produced)
         except BaseException:
-            for request_id in ids:
+            for request_id in submitted:
                 engine.abort_request(request_id)
             raise
         finally:
             bar.close()
-        return [done[request_id] for request_id in ids]
+        return [done[ids[index]] for index in range(len(prompts))]
 
     def shutdown(self) -> None:
         """Stop the engine and free its memory."""
@@ -123,7 +127,7 @@ class LLM:
 
 def as_prompts(prompts: Prompt | Sequence[Prompt]) -> list[Prompt]:
     """A list of prompts from one prompt (text or token ids) or several."""
-    if isinstance(prompts, str) or (prompts and isinstance(prompts[0], int)):
+    if isinstance(prompts, str | Mapping) or (prompts and isinstance(prompts[0], int)):
         return [prompts]  # type: ignore[list-item]  # the check above tells one prompt from a list of them
     return list(prompts)  # type: ignore[arg-type]  # as above
 

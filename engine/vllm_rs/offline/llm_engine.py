@@ -1,7 +1,7 @@
 """LLMEngine: requests in, one step at a time, RequestOutputs out. The synchronous core of the offline API."""
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal, TypeAlias
 
 import msgspec
@@ -18,8 +18,10 @@ from vllm_rs.offline.request_state import RequestState
 from vllm_rs.offline.sampling_params import SamplingParams
 from vllm_rs.wire_validate import SamplingLimits, validate
 
-Prompt: TypeAlias = str | Sequence[int]
-"""A text, or its token ids."""
+Prompt: TypeAlias = str | Sequence[int] | Mapping[str, Any]
+"""A text, its token ids, or vLLM's mapping: "prompt" or "prompt_token_ids", and an optional "cache_salt"."""
+
+UINT64_MAX = (1 << 64) - 1
 
 EnginePlace: TypeAlias = Literal["inproc", "process"]
 
@@ -72,33 +74,53 @@ class LLMEngine:
         """Tokenise, check and hand over one request. Raises RequestError naming the field at fault."""
         if request_id in self._requests:
             raise RequestError("request_id", "unique among unfinished requests", request_id)
-        text = prompt if isinstance(prompt, str) else None
-        token_ids = self.tokenizer.encode(prompt) if isinstance(prompt, str) else list(prompt)
+        text, token_ids, cache_salt = self._read_prompt(prompt)
         self._check_prompt(token_ids)
         template = params.to_wire(
             self.tokenizer, max_model_len=self.max_model_len, num_prompt_tokens=len(token_ids)
         )
-        template.n = params.n
-        validate(template, self._limits)
+        validate(msgspec.structs.replace(template, n=params.n), self._limits)
         state = RequestState(request_id, text, token_ids, params, self.tokenizer)
-        self._requests[request_id] = state
-        for index, child_id in enumerate(state.choices):
-            seed = None if params.seed is None else params.seed + index
-            child = msgspec.structs.replace(template, n=1, seed=seed)
-            self._owner_of_child[child_id] = request_id
-            self._core.add_request(
-                wire.EngineCoreRequest(
-                    request_id=child_id,
-                    prompt_token_ids=token_ids,
-                    mm_features=None,
-                    sampling_params=child,
-                    pooling_params=None,
-                    arrival_time=time.time(),
-                    priority=priority,
-                    external_req_id=request_id,
+        handed_over: list[str] = []
+        try:
+            for index, child_id in enumerate(state.choices):
+                seed = None if params.seed is None else (params.seed + index) & UINT64_MAX
+                self._core.add_request(
+                    wire.EngineCoreRequest(
+                        request_id=child_id,
+                        prompt_token_ids=token_ids,
+                        mm_features=None,
+                        sampling_params=msgspec.structs.replace(template, seed=seed),
+                        pooling_params=None,
+                        arrival_time=time.time(),
+                        cache_salt=cache_salt,
+                        priority=priority,
+                        external_req_id=request_id,
+                    )
                 )
-            )
+                handed_over.append(child_id)
+        except BaseException:
+            self._core.abort_requests(handed_over)
+            raise
+        self._requests[request_id] = state
+        self._owner_of_child.update(dict.fromkeys(state.choices, request_id))
         return state
+
+    def _read_prompt(self, prompt: Prompt) -> tuple[str | None, list[int], str | None]:
+        """(text, token ids, cache salt) of any kind of prompt."""
+        if isinstance(prompt, Mapping):
+            salt = prompt.get("cache_salt")
+            inner = prompt.get("prompt_token_ids", prompt.get("prompt"))
+            if inner is None or isinstance(inner, Mapping) or not isinstance(salt, str | None):
+                raise RequestError("prompt", "a mapping with 'prompt' or 'prompt_token_ids'", sorted(prompt))
+            text, token_ids, _ = self._read_prompt(inner)
+            return text, token_ids, salt
+        if isinstance(prompt, str):
+            return prompt, self.tokenizer.encode(prompt), None
+        token_ids = [token for token in prompt if type(token) is int] if isinstance(prompt, Sequence) else []
+        if not isinstance(prompt, Sequence) or len(token_ids) != len(prompt):
+            raise RequestError("prompt", "a text, token ids, or a mapping of them", prompt)
+        return None, token_ids, None
 
     def _check_prompt(self, token_ids: list[int]) -> None:
         if not token_ids:
@@ -116,12 +138,14 @@ class LLMEngine:
         """Whether a step would have something to do."""
         return bool(self._requests)
 
-    def abort_request(self, request_id: str) -> None:
-        """Forget a request; unknown ids are ignored."""
+    def abort_request(self, request_id: str) -> RequestOutput | None:
+        """End a request and return its last output, with finish reason `abort`; None for unknown ids."""
         state = self._requests.pop(request_id, None)
-        if state is not None:
-            self._forget(state)
-            self._core.abort_requests(list(state.choices))
+        if state is None:
+            return None
+        self._forget(state)
+        self._core.abort_requests(state.unfinished_ids)
+        return state.abort()
 
     def step(self, timeout_s: float | None = None) -> list[RequestOutput]:
         """One iteration of the engine: the outputs of every request that it touched."""

@@ -100,6 +100,8 @@ class RequestState:
         self._result = RequestOutput(
             request_id, prompt, prompt_token_ids, [choice.completion for choice in self.choices.values()]
         )
+        if params.prompt_logprobs is not None and len(prompt_token_ids) == 1:
+            self._result.prompt_logprobs = [None]  # nothing to score: the engine sends no rows
         self._sent_chars = [0] * params.n
         self._sent_tokens = [0] * params.n
 
@@ -120,6 +122,14 @@ class RequestState:
         abort = choice.apply(output)
         self._result.finished = not self.unfinished_ids
         return abort
+
+    def abort(self) -> RequestOutput | None:
+        """End every completion that still runs; returns the last output."""
+        for choice in self.choices.values():
+            if not choice.completion.finished():
+                choice.completion.finish_reason = "abort"
+        self._result.finished = True
+        return self.output()
 
     def _prompt_logprobs(self, tensors: wire.LogprobsTensors) -> list[PositionLogprobs | None]:
         columns = [np.asarray(tensor.array).tolist() for tensor in tensors[:3]]

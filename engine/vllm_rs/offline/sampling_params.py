@@ -51,6 +51,9 @@ class SamplingParams:
     output_kind: RequestOutputKind = RequestOutputKind.CUMULATIVE
     logit_bias: dict[int, float] | None = None
     allowed_token_ids: list[int] | None = None
+    repetition_detection: wire.RepetitionDetection | None = None
+    """Ends the request with finish reason `repetition` when its tail repeats a pattern."""
+    skip_reading_prefix_cache: bool | None = None
     extra_args: dict[str, Any] | None = None
     stop_strings: list[str] = field(init=False)
     """`stop` as a list."""
@@ -60,6 +63,8 @@ class SamplingParams:
             self.stop_strings = []
         else:
             self.stop_strings = [self.stop] if isinstance(self.stop, str) else list(self.stop)
+        if self.max_tokens is not None and self.min_tokens > self.max_tokens:
+            raise RequestError("min_tokens", f"at most max_tokens ({self.max_tokens})", self.min_tokens)
         if "" in self.stop_strings:
             raise RequestError("stop", "non-empty strings", self.stop)
         if self.stop_strings and not self.detokenize:
@@ -72,6 +77,7 @@ class SamplingParams:
     ) -> wire.SamplingParams:
         """The engine's form for one of the n completions: limits resolved, end-of-sequence ids filled in."""
         room_tokens = max_model_len - num_prompt_tokens
+        skip_cache = True if self.prompt_logprobs is not None else self.skip_reading_prefix_cache
         eos_ids = [] if self.ignore_eos else tokenizer.eos_token_ids
         stop_ids = list(self.stop_token_ids or [])
         extra_eos = [token for token in eos_ids[1:] if token not in stop_ids]
@@ -88,7 +94,7 @@ class SamplingParams:
             stop_token_ids=(stop_ids + extra_eos) or None,
             ignore_eos=self.ignore_eos,
             max_tokens=room_tokens if self.max_tokens is None else min(self.max_tokens, room_tokens),
-            min_tokens=self.min_tokens,
+            min_tokens=min(self.min_tokens, room_tokens),
             logprobs=self.logprobs,
             prompt_logprobs=self.prompt_logprobs,
             detokenize=self.detokenize,
@@ -98,7 +104,8 @@ class SamplingParams:
             logit_bias=self.logit_bias,
             allowed_token_ids=self.allowed_token_ids,
             _bad_words_token_ids=bad_word_token_ids(tokenizer, self.bad_words or []) or None,
-            skip_reading_prefix_cache=True if self.prompt_logprobs is not None else None,
+            repetition_detection=self.repetition_detection,
+            skip_reading_prefix_cache=skip_cache,
             extra_args=self.extra_args,
         )
 
