@@ -46,11 +46,13 @@ class BlockHashChain:
         self.hashes: list[bytes] = []
 
     def extend(self, token_ids: Sequence[int], num_tokens: int) -> list[bytes]:
-        """Hashes of all blocks that the first `num_tokens` of `token_ids` fill."""
+        """Hashes of the blocks that the first `num_tokens` of `token_ids` fill, and of no more, whatever is
+        known already.
+        """
         hashes = self.hashes
         size = self._block_size
         for index in range(len(hashes), num_tokens // size):
             parent = hashes[-1] if hashes else self._root
             block_tokens = token_ids[index * size : (index + 1) * size]
             hashes.append(hash_block(parent, block_tokens, self._extra_keys.get(index, ())))
-        return hashes
+        return hashes[: num_tokens // size]

@@ -117,16 +117,19 @@ class KVCacheManager:
         table.num_held += missing
         return True
 
-    def adopt(self, request_id: str, block_hashes: list[bytes], num_computed_tokens: int) -> int:
+    def adopt(
+        self, request_id: str, block_hashes: list[bytes], num_computed_tokens: int, num_tokens: int
+    ) -> int:
         """Extend a table that ends exactly at `num_computed_tokens` by blocks others have computed.
 
         Returns how many tokens they hold; 0 if the table already has room of its own or nothing matches.
+        As in `find_prefix`, at least one of the request's `num_tokens` is left to compute.
         """
         table = self._tables[request_id]
         start = num_computed_tokens // self.block_size
         if not self.enable_caching or table.num_held != start:
             return 0
-        hit = self.find_prefix(block_hashes[start:], len(block_hashes) * self.block_size + 1)
+        hit = self.find_prefix(block_hashes[start:], num_tokens - num_computed_tokens)
         for blocks, found in zip(table.blocks, hit.blocks, strict=True):
             self.pool.share(found)
             blocks.extend(found)

@@ -287,12 +287,10 @@ class Scheduler:
         """
         if request.skip_prefix_lookup or request.num_computed_tokens % self.kv.block_size:
             return None
-        # At least one token is left to compute, because its logits are needed.
-        num_findable = len(request.token_ids) - 1
-        hashes = request.block_hashes.extend(request.token_ids, num_findable)[
-            : num_findable // self.kv.block_size
-        ]
-        num_tokens = self.kv.adopt(request.request_id, hashes, request.num_computed_tokens)
+        hashes = request.block_hashes.extend(request.token_ids, len(request.token_ids) - 1)
+        num_tokens = self.kv.adopt(
+            request.request_id, hashes, request.num_computed_tokens, len(request.token_ids)
+        )
         if num_tokens:
             request.num_computed_tokens += num_tokens
             request.num_hashed_blocks = request.num_computed_tokens // self.kv.block_size
@@ -309,8 +307,8 @@ class Scheduler:
         num_tokens = min(request.num_computed_tokens + self._shares.get(request, 0), len(request.token_ids))
         if num_tokens // self.kv.block_size > request.num_hashed_blocks and self.kv.enable_caching:
             hashes = request.block_hashes.extend(request.token_ids, num_tokens)
-            request.num_hashed_blocks = num_tokens // self.kv.block_size
-            self.kv.cache_full_blocks(request.request_id, hashes[: request.num_hashed_blocks])
+            request.num_hashed_blocks = len(hashes)
+            self.kv.cache_full_blocks(request.request_id, hashes)
 
     def observe(self, plan: StepPlan, elapsed_s: float) -> None:
         """Tell the latency budget what a step cost."""

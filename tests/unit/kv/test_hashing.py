@@ -52,3 +52,10 @@ def test_a_chain_grows_as_tokens_come():
     for count in range(41):
         grown.extend(tokens[:count], count)
     assert grown.hashes == chain(tokens)
+
+
+def test_a_chain_that_knows_more_gives_only_what_was_asked_for():
+    tokens = list(range(40))
+    known = BlockHashChain(4, root_hash())
+    known.extend(tokens, 40)
+    assert [len(known.extend(tokens, count)) for count in (0, 3, 4, 39, 40)] == [0, 0, 1, 9, 10]
