@@ -8,7 +8,14 @@ from typing import cast
 from vllm_rs.config import ConfigError, EngineConfig
 from vllm_rs.errors import ModelError, VllmRsError
 from vllm_rs.exec.backend import Backend, Dtype, StepLimits
-from vllm_rs.exec.executor import ExecutorError, MemoryReport, StageReporter, StageTiming, StepHandle
+from vllm_rs.exec.executor import (
+    ExecutorError,
+    LifecycleError,
+    MemoryReport,
+    StageReporter,
+    StageTiming,
+    StepHandle,
+)
 from vllm_rs.exec.platform import resolve_dtype, select_attention
 from vllm_rs.exec.runner import ModelRunner
 from vllm_rs.kv.host_memory import available_memory_bytes
@@ -40,12 +47,14 @@ class LocalExecutor:
     """`Executor` over one `ModelRunner`. Opens the model's files at once, so that a bad model fails early."""
 
     def __init__(self, config: EngineConfig, source: ModelSource | None = None) -> None:
-        self._source = source if source is not None else open_model_files(config)
-        self._model = build_model(self._source, config.model.max_model_len)
+        source = source if source is not None else open_model_files(config)
+        self._source: ModelSource | None = source
+        """Until the weights are packed; then the mapped files are let go."""
+        self._model = build_model(source, config.model.max_model_len)
         self.vocab_size = self._model.vocab_size
         self.max_model_len = _resolve_max_model_len(config.model.max_model_len, self._model.longest_context)
         execution, scheduler = config.execution, config.scheduler
-        stored = self._source.config.get("torch_dtype") or self._source.config.get("dtype")
+        stored = source.config.get("torch_dtype") or source.config.get("dtype")
         dtype = _checked_dtype(resolve_dtype(config.model.dtype, execution.device, stored))
         kv_dtype = (
             dtype if config.cache.kv_cache_dtype == "auto" else _checked_dtype(config.cache.kv_cache_dtype)
@@ -74,7 +83,7 @@ class LocalExecutor:
         timings = []
         for stage in (
             self.runner.init_device,
-            lambda: self.runner.load_model(self._model, self._source, progress),
+            lambda: self._load_model(progress),
             self.runner.profile_run,
         ):
             timing = stage()
@@ -82,6 +91,12 @@ class LocalExecutor:
             if reporter is not None:
                 reporter.stage(timing.stage, timing.elapsed_s)
         return timings
+
+    def _load_model(self, progress: Callable[[int, int], None] | None) -> StageTiming:
+        source, self._source = self._source, None
+        if source is None:
+            raise LifecycleError("the model is loaded already")
+        return self.runner.load_model(self._model, source, progress)
 
     def kv_cache_spec(self) -> list[KVCacheSpec]:
         """One per layer."""
