@@ -133,7 +133,6 @@ fn an_index_cannot_point_elsewhere() {
     assert!(refusal(folder.path()).contains("is no safetensors file"));
 }
 
-// covers: CONF-08
 #[test]
 fn pickle_weights_are_refused_with_a_conversion_hint() {
     for name in [

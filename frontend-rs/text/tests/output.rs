@@ -49,7 +49,6 @@ fn options(stop: &[String], include: bool, skip: bool) -> OutputOptions {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(1500))]
 
-    // covers: CONF-14
     #[test]
     fn joined_deltas_equal_one_shot_decoding((kind, chunks) in any_tokens(), skip: bool) {
         let tokenizer = &one_of_each_kind()[kind];
