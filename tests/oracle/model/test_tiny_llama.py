@@ -86,7 +86,7 @@ def assert_close(ours, theirs):
     assert np.abs(ours - theirs).max() <= 1e-4 * theirs.std()
 
 
-@pytest.mark.covers("MODEL-18", "ATTN-01")
+@pytest.mark.covers("MODEL-18", "ATTN-01", "SCHED-06")
 @pytest.mark.parametrize("shape", SHAPES)
 def test_logits_equal_transformers_whole_and_in_chunks(exec_driver, backend, shape):
     model, source = tiny(**SHAPES[shape])
@@ -95,6 +95,26 @@ def test_logits_equal_transformers_whole_and_in_chunks(exec_driver, backend, sha
     driver = exec_driver.Driver(source, backend, num_blocks=64)
     for chunk in (None, 16, 7):
         assert_close(driver.logits(tokens, chunk), theirs)
+
+
+@pytest.mark.covers("KV-01")
+def test_decode_at_a_long_context_runs_one_token_and_equals_the_oracle_without_a_cache(exec_driver, backend):
+    from vllm_rs.exec.step import StepArrays
+
+    model, source = tiny(max_position_embeddings=1280)
+    tokens = tokens_of(1030)
+    with torch.no_grad():
+        theirs = model(torch.tensor([tokens]), use_cache=False).logits[0].numpy()
+    backend = exec_driver.Driver(source, backend, num_blocks=128, max_tokens=1000).runner.backend
+    table = (np.random.default_rng(0).permutation(128)[None, :65].astype(np.int32),)
+    ours = []
+    for first, last in [(0, 1000), *((at, at + 1) for at in range(1000, 1030))]:
+        positions = np.arange(first, last, dtype=np.int32)
+        ids, ends = np.array(tokens[first:last], np.int32), np.array([0, last - first], np.int32)
+        row, sequence = np.array([last - first - 1], np.int32), np.zeros(1, np.int32)
+        backend.forward(StepArrays(ids, positions, ends, table, row, sequence))
+        ours.append(backend.logits()[0].copy())
+    assert_close(np.array(ours), theirs[999:])
 
 
 def test_sliding_window_equals_transformers(exec_driver, backend):
