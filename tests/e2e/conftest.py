@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from .serving import Server
+from .tiny_llama import write_tiny_llama
 
 
 @pytest.fixture(scope="session")
@@ -16,3 +17,9 @@ def server(
     log = tmp_path_factory.mktemp("server") / "server.log"
     with Server(vllm_rs_binary, "--served-model-name", "smollm2", "alias", log=log) as running:
         yield running
+
+
+@pytest.fixture(scope="session")
+def tiny_llama(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a random Llama of two layers: starts at once."""
+    return write_tiny_llama(tmp_path_factory.mktemp("tiny"))
