@@ -2,15 +2,22 @@
 only.
 """
 
-import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+
+import msgspec
 
 from vllm_rs.errors import RequestError
 from vllm_rs.wire import EngineCoreRequest, SamplingParams
 
 MAX_N = 16_384
+MAX_LOGIT_BIAS = 100.0
+MAX_PATTERN_TOKENS = 1024
+"""Longest pattern that repetition detection looks for; every length is tried after every token."""
 INT64_MIN, UINT64_MAX = -(1 << 63), (1 << 64) - 1
+INT32_MAX = (1 << 31) - 1
+FLOAT32_TINY, FLOAT32_MAX = 2.0**-126, (2.0 - 2.0**-23) * 2.0**127
+"""Samplers compute in float32: a smaller number is zero or denormal there, a larger one infinite."""
 
 
 @dataclass(frozen=True)
@@ -70,20 +77,37 @@ def validate_request(request: EngineCoreRequest, limits: SamplingLimits) -> tupl
     if limits.vocab_size is not None and not (min(prompt) >= 0 and max(prompt) < limits.vocab_size):
         bad = next(token for token in prompt if not 0 <= token < limits.vocab_size)
         raise RequestError("prompt_token_ids", f"token ids in [0, {limits.vocab_size})", bad)
-    validate(request.sampling_params, limits)
-    return prompt, request.sampling_params
+    params = _reachable_stops(request.sampling_params, limits)
+    validate(params, limits)
+    return prompt, params
+
+
+def _reachable_stops(params: SamplingParams, limits: SamplingLimits) -> SamplingParams:
+    """Without the stop ids that no token can have: tokenizers name more ids than models have logits."""
+    if limits.vocab_size is None:
+        return params
+    vocabulary = range(limits.vocab_size)
+    stops, eos = params.stop_token_ids, params._eos_token_id
+    return msgspec.structs.replace(
+        params,
+        stop_token_ids=stops and [token_id for token_id in stops if token_id in vocabulary],
+        _eos_token_id=eos if eos in vocabulary else None,
+        _all_stop_token_ids={token_id for token_id in params._all_stop_token_ids if token_id in vocabulary},
+    )
 
 
 def _check_numbers(params: SamplingParams) -> None:
     _in_range("presence_penalty", params.presence_penalty, -2.0, 2.0)
     _in_range("frequency_penalty", params.frequency_penalty, -2.0, 2.0)
     _in_range("temperature", params.temperature, 0.0, 2.0)
+    if 0.0 < params.temperature < FLOAT32_TINY:
+        raise RequestError("temperature", "0 or a normal float32 above it", params.temperature)
     _in_range("min_p", params.min_p, 0.0, 1.0)
-    if not (math.isfinite(params.repetition_penalty) and params.repetition_penalty > 0.0):
-        raise RequestError("repetition_penalty", "a finite number above 0", params.repetition_penalty)
-    if not 0.0 < params.top_p <= 1.0:
-        raise RequestError("top_p", "above 0 and at most 1", params.top_p)
-    _at_least("top_k", params.top_k, -1)
+    if not FLOAT32_TINY <= params.repetition_penalty <= FLOAT32_MAX:
+        raise RequestError("repetition_penalty", "a finite float32 above 0", params.repetition_penalty)
+    if not FLOAT32_TINY <= params.top_p <= 1.0:
+        raise RequestError("top_p", "a float32 above 0 and at most 1", params.top_p)
+    _in_range("top_k", params.top_k, -1, INT32_MAX)
     if params.seed is not None and not INT64_MIN <= params.seed <= UINT64_MAX:
         raise RequestError("seed", "a 64-bit integer", params.seed)
     if not 1 <= params.n <= MAX_N:
@@ -91,14 +115,13 @@ def _check_numbers(params: SamplingParams) -> None:
     if params.n > 1 and params.temperature == 0.0:
         raise RequestError("n", "1 when temperature is 0, as all choices would be equal", params.n)
     for token_id, bias in (params.logit_bias or {}).items():
-        if not math.isfinite(bias):
-            raise RequestError(f"logit_bias[{token_id}]", "a finite number", bias)
+        _in_range(f"logit_bias[{token_id}]", bias, -MAX_LOGIT_BIAS, MAX_LOGIT_BIAS)
 
 
 def _check_lengths(params: SamplingParams, limits: SamplingLimits) -> None:
     if params.max_tokens is not None:
         _at_least("max_tokens", params.max_tokens, 1)
-    _at_least("min_tokens", params.min_tokens, 0)
+    _in_range("min_tokens", params.min_tokens, 0, INT32_MAX)
     if params.max_tokens is not None and params.min_tokens > params.max_tokens:
         raise RequestError("min_tokens", f"at most max_tokens ({params.max_tokens})", params.min_tokens)
     if params.stream_interval is not None:
@@ -116,7 +139,7 @@ def _check_lengths(params: SamplingParams, limits: SamplingLimits) -> None:
             raise RequestError("bad_words", f"1 to {limits.max_bad_word_tokens} tokens each", len(sequence))
     detection = params.repetition_detection
     if detection is not None:
-        _at_least("repetition_detection.max_pattern_size", detection.max_pattern_size, 0)
+        _in_range("repetition_detection.max_pattern_size", detection.max_pattern_size, 0, MAX_PATTERN_TOKENS)
         _at_least("repetition_detection.min_pattern_size", detection.min_pattern_size, 0)
         _at_least("repetition_detection.min_count", detection.min_count, 0)
 
@@ -133,12 +156,8 @@ def _check_logprobs(params: SamplingParams, limits: SamplingLimits) -> None:
 
 
 def _check_token_ids(params: SamplingParams, limits: SamplingLimits) -> None:
-    _in_vocab("stop_token_ids", params.stop_token_ids or (), limits)
     _in_vocab("logit_bias", params.logit_bias or (), limits)
     _in_vocab("bad_words", [token for words in params._bad_words_token_ids or () for token in words], limits)
-    _in_vocab("_all_stop_token_ids", params._all_stop_token_ids, limits)
-    if params._eos_token_id is not None:
-        _in_vocab("_eos_token_id", (params._eos_token_id,), limits)
     if params.allowed_token_ids is not None:
         if not params.allowed_token_ids:
             raise RequestError("allowed_token_ids", "at least one token id", [])
@@ -155,7 +174,7 @@ def _in_vocab(field: str, token_ids: Iterable[int], limits: SamplingLimits) -> N
 
 def _in_range(field: str, value: float, low: float, high: float) -> None:
     if not low <= value <= high:  # NaN fails as well
-        raise RequestError(field, f"in [{low:g}, {high:g}]", value)
+        raise RequestError(field, f"in [{low:.10g}, {high:.10g}]", value)
 
 
 def _at_least(field: str, value: int, low: int) -> None:

@@ -39,10 +39,13 @@ def repeats(token_ids: list[int], num_prompt_tokens: int, detection: RepetitionD
     if detection.max_pattern_size < 1 or detection.min_count < 2:
         return False
     num_output_tokens = len(token_ids) - num_prompt_tokens
+    last = token_ids[-1]
     for size in range(max(1, detection.min_pattern_size), detection.max_pattern_size + 1):
         length = size * detection.min_count
         if length > num_output_tokens:
             return False
+        if token_ids[-1 - size] != last:
+            continue  # by far the most common case, and cheap; only then is the tail worth a copy
         tail = token_ids[-length:]
         if tail[size:] == tail[:-size]:
             return True

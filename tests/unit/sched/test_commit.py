@@ -80,6 +80,15 @@ def test_repetition_is_what_its_definition_says(tokens, low, high, count):
     assert repeats([5, *tokens], 1, RepetitionDetection(high, low, count)) is by_definition()
 
 
+def test_patterns_that_do_not_end_in_the_last_token_cost_no_copy():
+    class NoSlices(list):
+        def __getitem__(self, index):
+            assert isinstance(index, int), "the tail is copied only where it may match"
+            return super().__getitem__(index)
+
+    assert repeats(NoSlices(range(5000)), 0, RepetitionDetection(1024, 1, 2)) is False
+
+
 def test_non_finite_logits_end_only_their_request_and_leave_nothing_in_the_cache(harness):
     truth = harness().expected(PROMPT * 8, 8)
     h = harness(executor=FakeExecutor(nonfinite_token_id=truth[2]))

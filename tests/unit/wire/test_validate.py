@@ -28,6 +28,12 @@ LIMITS = SamplingLimits(vocab_size=100, max_model_len=32, max_logprobs=20)
         ("temperature", {"temperature": math.nan}),
         ("temperature", {"temperature": -0.1}),
         ("temperature", {"temperature": 2.5}),
+        ("temperature", {"temperature": 1e-50}),
+        ("repetition_penalty", {"repetition_penalty": 1e-50}),
+        ("repetition_penalty", {"repetition_penalty": 1e300}),
+        ("top_p", {"top_p": 1e-50}),
+        ("top_k", {"top_k": 2**31}),
+        ("min_tokens", {"min_tokens": 2**40, "max_tokens": None}),
         ("top_p", {"top_p": 0.0}),
         ("top_p", {"top_p": math.nan}),
         ("top_k", {"top_k": -2}),
@@ -45,16 +51,17 @@ LIMITS = SamplingLimits(vocab_size=100, max_model_len=32, max_logprobs=20)
         ("logprobs", {"logprobs": -2}),
         ("logprobs", {"logprobs": -1}),
         ("prompt_logprobs", {"prompt_logprobs": 21}),
-        ("stop_token_ids", {"stop_token_ids": [100]}),
         ("stop_token_ids", {"stop_token_ids": [1] * 1025}),
         ("logit_bias", {"logit_bias": {-1: 1.0}}),
         (r"logit_bias\[3\]", {"logit_bias": {3: math.nan}}),
+        (r"logit_bias\[3\]", {"logit_bias": {3: 100.5}}),
+        (r"logit_bias\[3\]", {"logit_bias": {3: -1e39}}),
         ("allowed_token_ids", {"allowed_token_ids": []}),
         ("allowed_token_ids", {"allowed_token_ids": [100]}),
         ("bad_words", {"_bad_words_token_ids": [[]]}),
         ("bad_words", {"_bad_words_token_ids": [[1, 100]]}),
-        ("_eos_token_id", {"_eos_token_id": 100}),
         ("repetition_detection.min_count", {"repetition_detection": RepetitionDetection(1, 1, -1)}),
+        ("repetition_detection.max_pattern_size", {"repetition_detection": RepetitionDetection(1025, 1, 2)}),
         ("structured_outputs", {"structured_outputs": StructuredOutputsParams(regex="a")}),
         ("thinking_token_budget", {"thinking_token_budget": 4}),
     ],
@@ -103,3 +110,14 @@ def test_a_huge_value_makes_a_short_message():
     with pytest.raises(RequestError) as caught:
         raise RequestError("stop", "short", "x" * 100_000)
     assert len(str(caught.value)) < 300
+
+
+def test_stop_ids_that_no_token_can_have_are_left_out():
+    params = SamplingParams(
+        stop_token_ids=[5, 100, -1, 2**40], _eos_token_id=100, _all_stop_token_ids={5, 7, 100, 2**40}
+    )
+    request = EngineCoreRequest("r", [1], None, params, None, 0.0)
+    _, reachable = validate_request(request, LIMITS)
+    assert reachable.stop_token_ids == [5]
+    assert reachable._eos_token_id is None
+    assert reachable._all_stop_token_ids == {5, 7}
