@@ -1,6 +1,7 @@
 """The command line: vLLM's module, addresses and names, what is refused."""
 
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -94,9 +95,23 @@ def test_remote_code_is_parsed_and_always_refused(vllm_rs_binary: Path, tiny_lla
         assert llm.generate("a")[0].finished
 
 
-def test_an_unknown_architecture_is_one_line_with_near_matches(
-    vllm_rs_binary: Path, tiny_llama: Path, tmp_path: Path
+@pytest.mark.covers("MODEL-02")
+def test_architectures_are_listed_and_an_unknown_one_is_refused(
+    vllm_rs_binary: Path, tiny_llama: Path, repo_root: Path, tmp_path: Path
 ) -> None:
+    known = get_supported_archs()
+    doctor = subprocess.run(
+        [vllm_rs_binary, "doctor"], capture_output=True, text=True, check=True, timeout=60
+    )
+    listed = re.search(r"^ +architectures +(.*)$", doctor.stdout, re.M)
+    assert listed
+    assert listed[1].split() == known
+    documented = re.search(
+        r"^Llama-family architectures \((.*?)\)", (repo_root / "README.md").read_text(), re.M
+    )
+    assert documented
+    assert sorted(re.findall(r"`(\w+)`", documented[1])) == known
+
     for file in tiny_llama.iterdir():
         (tmp_path / file.name).write_bytes(file.read_bytes())
     config = tmp_path / "config.json"
@@ -104,6 +119,6 @@ def test_an_unknown_architecture_is_one_line_with_near_matches(
     serve = [vllm_rs_binary, "serve", str(tmp_path), "--port", str(free_port())]
     ended = subprocess.run(serve, capture_output=True, text=True, timeout=60)
     assert ended.returncode != 0
-    last = ended.stderr.strip().splitlines()[-1]
-    assert "LlamaForCausalML is not supported; near matches: LlamaForCausalLM" in last
-    assert "LlamaForCausalLM" in get_supported_archs()
+    told = [line for line in ended.stderr.splitlines() if line.startswith("vllm-rs: ")]
+    assert len(told) == 1
+    assert "LlamaForCausalML is not supported; near matches: LlamaForCausalLM" in told[0]

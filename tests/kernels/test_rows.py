@@ -44,6 +44,7 @@ def close(got, expected, dtype):
     np.testing.assert_allclose(got, expected, rtol=1e-2 if dtype == "bfloat16" else 3e-6, atol=1e-6)
 
 
+@pytest.mark.covers("MODEL-16")
 @pytest.mark.parametrize("dtype", OUT)
 @pytest.mark.parametrize("cols", COLS)
 def test_rms_norm(isa, pool, cols, dtype):
@@ -54,6 +55,7 @@ def test_rms_norm(isa, pool, cols, dtype):
     close(bench.run()(out), rms_norm(x, weight, 1e-5), dtype)
 
 
+@pytest.mark.covers("MODEL-16")
 @pytest.mark.parametrize("dtype", OUT)
 @pytest.mark.parametrize("cols", COLS)
 def test_add_rms_norm_updates_the_residual(isa, pool, cols, dtype):
@@ -78,6 +80,7 @@ def test_add(isa, pool):
     np.testing.assert_array_equal(bench.run()(residual), x + y)
 
 
+@pytest.mark.covers("MODEL-16")
 @pytest.mark.parametrize("dtype", OUT)
 @pytest.mark.parametrize("cols", COLS)
 def test_silu_mul(isa, pool, cols, dtype):

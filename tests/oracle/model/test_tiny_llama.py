@@ -86,7 +86,7 @@ def assert_close(ours, theirs):
     assert np.abs(ours - theirs).max() <= 1e-4 * theirs.std()
 
 
-@pytest.mark.covers("MODEL-18", "ATTN-01", "SCHED-06")
+@pytest.mark.covers("MODEL-18", "ATTN-01", "SCHED-06", "MODEL-16", "ATTN-09")
 @pytest.mark.parametrize("shape", SHAPES)
 def test_logits_equal_transformers_whole_and_in_chunks(exec_driver, backend, shape):
     model, source = tiny(**SHAPES[shape])

@@ -136,10 +136,11 @@ fn memory(report: &mut Report) {
     );
 }
 
-/// Asks the engine's Python for its versions.
-fn python_versions(python: &std::path::Path) -> Result<String, String> {
-    let code = "import sys, vllm_rs, numpy, msgspec, zmq; print(sys.version.split()[0], numpy.__version__, \
-                msgspec.__version__, zmq.__version__)";
+/// Asks the engine's Python for its versions, and in a second line for the architectures it serves.
+fn ask_python(python: &std::path::Path) -> Result<String, String> {
+    let code = "import sys, numpy, msgspec, zmq; from vllm_rs.models.registry import get_supported_archs; \
+                print(sys.version.split()[0], numpy.__version__, msgspec.__version__, zmq.__version__); \
+                print(*get_supported_archs())";
     let output = Command::new(python)
         .args(["-c", code])
         .output()
@@ -162,12 +163,14 @@ fn python(report: &mut Report) {
         Err(error) => return report.line("interpreter", error),
     };
     report.line("interpreter", path.display());
-    match python_versions(&path) {
-        Ok(versions) => {
+    match ask_python(&path) {
+        Ok(answer) => {
+            let (versions, architectures) = answer.split_once('\n').unwrap_or((&answer, ""));
             let names = ["python", "numpy", "msgspec", "pyzmq"];
             for (name, version) in names.into_iter().zip(versions.split(' ')) {
                 report.line(name, version);
             }
+            report.line("architectures", architectures.trim());
         }
         Err(error) => report.line("engine package", format!("cannot be imported: {error}")),
     }
