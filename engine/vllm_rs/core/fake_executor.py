@@ -14,12 +14,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 import msgspec
+import numpy as np
 
 from vllm_rs.exec.executor import MemoryReport, StageReporter, StageTiming, StepHandle
 from vllm_rs.models.kv_spec import KVCacheSpec
 from vllm_rs.sched.plan import (
     NewRequest,
     PreviousToken,
+    PromptLogprobs,
     RowResult,
     ScheduledRow,
     StepPlan,
@@ -186,11 +188,13 @@ class FakeExecutor:
         end = row.num_computed_tokens + len(row.token_ids)
         history = self._history(slot, end)
         params = slot.request.sampling_params
-        prompt_logprobs = None
+        prompt_logprobs = []
         if row.num_prompt_logprob_rows:
             start = row.num_computed_tokens
             scored = slot.request.prompt_token_ids[start + 1 : start + 1 + row.num_prompt_logprob_rows]
-            prompt_logprobs = [TokenLogprobs([token], [-float(token)], 1) for token in scored]
+            ids = np.array(scored, np.int32)[:, None]
+            ranks = np.ones(len(scored), np.int32)
+            prompt_logprobs = [PromptLogprobs.from_arrays(ids, -ids.astype(np.float32), ranks)]
         nonfinite = int(self._nonfinite_token_id is not None and history[-1] == self._nonfinite_token_id)
         if not row.num_sampled_rows:
             return RowResult([], prompt_logprobs=prompt_logprobs, num_nonfinite_logits=nonfinite)

@@ -6,7 +6,7 @@ import numpy as np
 
 from vllm_rs.exec.backend import Backend
 from vllm_rs.exec.step import I32, StepArrays
-from vllm_rs.sched.plan import TokenLogprobs
+from vllm_rs.sched.plan import PromptLogprobs
 
 
 @dataclass(frozen=True)
@@ -25,15 +25,14 @@ class PromptScores:
 
 def score_prompts(
     backend: Backend, step: StepArrays, scores: PromptScores, rows_at_once: int
-) -> list[TokenLogprobs]:
-    """One entry per scored token. Bounded memory: at most `rows_at_once` rows of logits exist at a time."""
-    entries: list[TokenLogprobs] = []
+) -> list[PromptLogprobs]:
+    """The scored tokens in order. Bounded memory: at most `rows_at_once` rows of logits exist at a time."""
+    parts: list[PromptLogprobs] = []
     for done in range(0, scores.count, rows_at_once):
         count = min(rows_at_once, scores.count - done)
         first = scores.first_token + done
         backend.forward_head(step, np.arange(first, first + count, dtype=np.int32))
         targets = np.ascontiguousarray(scores.targets[done : done + count])
-        ids, values, ranks = backend.score(np.arange(count, dtype=np.int32), targets, scores.num_logprobs)
-        for row_ids, row_values, rank in zip(ids.tolist(), values.tolist(), ranks.tolist(), strict=True):
-            entries.append(TokenLogprobs(row_ids, row_values, rank))
-    return entries
+        rows = np.arange(count, dtype=np.int32)
+        parts.append(PromptLogprobs.from_arrays(*backend.score(rows, targets, scores.num_logprobs)))
+    return parts

@@ -40,11 +40,11 @@ def _commit_row(
         # It ended, or was preempted, after this step was planned: the result belongs to nobody.
         request.num_results_to_discard = max(0, request.num_results_to_discard - 1)
         return None
-    if result.num_nonfinite_logits:
+    if result.num_nonfinite_logits or result.error is not None:
         request.num_pending_tokens = 0
         scheduler.finish(request, FinishReason.ERROR)
         return _output(request, [], result)
-    if result.prompt_logprobs and not request.prompt_logprobs_done:
+    if not request.prompt_logprobs_done:
         request.prompt_logprobs.extend(result.prompt_logprobs)
     if not row.num_sampled_rows:
         return None
@@ -79,10 +79,12 @@ def _output(request: Request, token_ids: list[int], result: RowResult) -> Engine
         output.finish_reason = request.finish_reason
         output.stop_reason = request.stop_reason
         output.num_nans_in_logits = result.num_nonfinite_logits
-    if result.logprobs:
+    if result.logprobs and token_ids:
         output.new_logprobs = sampled_logprobs_to_wire(result.logprobs[: len(token_ids)])
     if not request.prompt_logprobs_done and token_ids:
-        output.new_prompt_logprobs_tensors = prompt_logprobs_to_wire(request.prompt_logprobs)
+        output.new_prompt_logprobs_tensors = prompt_logprobs_to_wire(
+            request.prompt_logprobs, request.params.prompt_logprobs or 0
+        )
         request.prompt_logprobs_done = True
         request.prompt_logprobs = []
     if request.prefill_stats is not None:

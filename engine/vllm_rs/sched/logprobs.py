@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from vllm_rs.sched.plan import TokenLogprobs
+from vllm_rs.sched.plan import PromptLogprobs, TokenLogprobs
 from vllm_rs.wire import LogprobsLists, LogprobsTensors, Tensor
 
 
@@ -19,9 +19,17 @@ def sampled_logprobs_to_wire(positions: Sequence[TokenLogprobs]) -> LogprobsList
     )
 
 
-def prompt_logprobs_to_wire(positions: Sequence[TokenLogprobs]) -> LogprobsTensors:
-    """The same shapes as torch tensors; row i scores prompt token i + 1."""
-    lists = sampled_logprobs_to_wire(positions)
+def prompt_logprobs_to_wire(parts: Sequence[PromptLogprobs], num_logprobs: int) -> LogprobsTensors:
+    """The same shapes as torch tensors; row i scores prompt token i + 1.
+
+    A prompt of one token has no row, and still an answer: its first position never has log-probabilities.
+    """
+    if parts:
+        token_ids, logprobs, ranks = map(np.concatenate, zip(*(part.arrays() for part in parts), strict=True))
+    else:
+        shape = (0, 1 + max(0, num_logprobs))
+        token_ids, logprobs = np.empty(shape, np.int32), np.empty(shape, np.float32)
+        ranks = np.empty(0, np.int32)
     return LogprobsTensors(
-        Tensor(lists.token_ids, "int32"), Tensor(lists.logprobs, "float32"), Tensor(lists.ranks, "int64")
+        Tensor(token_ids, "int32"), Tensor(logprobs, "float32"), Tensor(ranks.astype(np.int64), "int64")
     )

@@ -6,8 +6,13 @@ live in one process.
 """
 
 import msgspec
+import numpy as np
+from numpy.typing import NDArray
 
 from vllm_rs.wire import SamplingParams
+
+I32 = NDArray[np.int32]
+F32 = NDArray[np.float32]
 
 
 class PreviousToken(msgspec.Struct, frozen=True, array_like=True, tag=True):
@@ -83,6 +88,37 @@ class TokenLogprobs(msgspec.Struct, array_like=True):
     """1-based rank of column 0."""
 
 
+class PromptLogprobs(msgspec.Struct, array_like=True):
+    """Log-probabilities of consecutive prompt tokens, [rows, k + 1]; column 0 is the prompt token itself.
+
+    Arrays as their bytes: a long prompt with many alternatives has millions of entries, and Python objects
+    would take ten times their memory.
+    """
+
+    num_columns: int
+    token_ids: bytes
+    """int32"""
+    logprobs: bytes
+    """float32"""
+    ranks: bytes
+    """int32 [rows], 1-based ranks of column 0."""
+
+    @staticmethod
+    def from_arrays(token_ids: I32, logprobs: F32, ranks: I32) -> "PromptLogprobs":
+        """Copies arrays of the shapes above."""
+        num_columns = token_ids.shape[1]
+        return PromptLogprobs(num_columns, token_ids.tobytes(), logprobs.tobytes(), ranks.tobytes())
+
+    def arrays(self) -> tuple[I32, F32, I32]:
+        """Read-only views: token ids and log-probabilities [rows, k + 1], ranks [rows]."""
+        shape = (-1, self.num_columns)
+        return (
+            np.frombuffer(self.token_ids, np.int32).reshape(shape),
+            np.frombuffer(self.logprobs, np.float32).reshape(shape),
+            np.frombuffer(self.ranks, np.int32),
+        )
+
+
 class RowResult(msgspec.Struct, array_like=True):
     """What one row of the plan produced."""
 
@@ -90,10 +126,12 @@ class RowResult(msgspec.Struct, array_like=True):
     """Committed tokens: none for an unfinished chunk, one in plain decode, up to num_draft_tokens + 1."""
     logprobs: list[TokenLogprobs] | None = None
     """One entry per token of `token_ids`, if the request asked."""
-    prompt_logprobs: list[TokenLogprobs] | None = None
-    """One entry per scored prompt row, if the request asked."""
+    prompt_logprobs: list[PromptLogprobs] = []
+    """The scored prompt rows in order, some at a time, if the request asked."""
     num_nonfinite_logits: int = 0
     """NaN or infinite logits seen in this row; such a row's request ends with finish reason `error`."""
+    error: str | None = None
+    """Why this row could not be sampled; its request ends with finish reason `error`, others go on."""
 
 
 class StepResult(msgspec.Struct, array_like=True):

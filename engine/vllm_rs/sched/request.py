@@ -4,7 +4,7 @@ import enum
 from collections.abc import Mapping
 
 from vllm_rs.kv.hashing import BlockHashChain, ExtraKeys, root_hash
-from vllm_rs.sched.plan import TokenLogprobs
+from vllm_rs.sched.plan import PromptLogprobs
 from vllm_rs.wire import EngineCoreEvent, EngineCoreRequest, FinishReason, PrefillStats, SamplingParams
 
 
@@ -123,8 +123,8 @@ class Request:
         self.events: list[EngineCoreEvent] = []
         self.prefill_stats: PrefillStats | None = None
         """Of the first prefill; sent with the first output."""
-        self.prompt_logprobs: list[TokenLogprobs] = []
-        self.prompt_logprobs_done = params.prompt_logprobs is None or self.num_prompt_tokens < 2
+        self.prompt_logprobs: list[PromptLogprobs] = []
+        self.prompt_logprobs_done = params.prompt_logprobs is None
         self.finish_reason: FinishReason | None = None
         self.stop_reason: int | str | None = None
 

@@ -130,7 +130,9 @@ class Driver:
                 request.num_computed += len(scheduled.token_ids)
                 request.output += row.token_ids
                 request.logprobs += row.logprobs or []
-                request.prompt_logprobs += row.prompt_logprobs or []
+                for part in row.prompt_logprobs:
+                    entries = zip(*(array.tolist() for array in part.arrays()), strict=True)
+                    request.prompt_logprobs += [TokenLogprobs(*entry) for entry in entries]
                 if len(request.output) >= request.num_tokens:
                     waiting.remove(request)
                     self.release(request, blocks=release)

@@ -1,5 +1,7 @@
 """How requests end, and what their outputs say."""
 
+import msgspec
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -7,7 +9,7 @@ from hypothesis import strategies as st
 from vllm_rs.core.fake_executor import FakeExecutor
 from vllm_rs.errors import InvariantError
 from vllm_rs.sched.commit import commit_step
-from vllm_rs.sched.plan import StepResult
+from vllm_rs.sched.plan import PromptLogprobs, RowResult, StepResult
 from vllm_rs.sched.stop import repeats
 from vllm_rs.wire import FinishReason, RepetitionDetection
 
@@ -116,6 +118,36 @@ def test_prompt_logprobs_come_once_and_whole(harness, budget):
     assert first.new_prompt_logprobs_tensors.token_ids.array[:, 0].tolist() == prompt[1:]
     assert all(output.new_prompt_logprobs_tensors is None for output in h.outputs["A"][1:])
     assert all(output.new_logprobs.token_ids.shape == (1, 3) for output in h.outputs["A"])
+
+
+def test_a_prompt_of_one_token_is_answered_with_no_rows(harness):
+    h = harness()
+    h.add("A", [5], prompt_logprobs=3)
+    h.run()
+    tensors = h.outputs["A"][0].new_prompt_logprobs_tensors
+    assert [tensor.array.shape for tensor in tensors[:3]] == [(0, 4), (0, 4), (0,)]
+    assert all(output.new_prompt_logprobs_tensors is None for output in h.outputs["A"][1:])
+
+
+def test_a_failed_row_sends_neither_tokens_nor_logprobs(harness):
+    truth = harness().expected(PROMPT, 8)
+    h = harness(executor=FakeExecutor(nonfinite_token_id=truth[1]))
+    h.add("A", PROMPT, logprobs=2, prompt_logprobs=1)
+    h.run()
+    assert h.outputs["A"][0].new_prompt_logprobs_tensors is not None
+    assert (last(h).finish_reason, last(h).new_token_ids) == (FinishReason.ERROR, [])
+    assert last(h).new_logprobs is None
+
+
+def test_prompt_logprobs_cross_as_bytes_of_arrays():
+    ids = np.arange(6, dtype=np.int32).reshape(2, 3)
+    part = PromptLogprobs.from_arrays(ids, -ids.astype(np.float32), np.array([1, 2], np.int32))
+    row = msgspec.msgpack.decode(
+        msgspec.msgpack.encode(RowResult([], prompt_logprobs=[part])), type=RowResult
+    )
+    for sent, got in zip(part.arrays(), row.prompt_logprobs[0].arrays(), strict=True):
+        assert (sent.dtype, sent.tolist()) == (got.dtype, got.tolist())
+    assert len(msgspec.msgpack.encode(part)) < 8 * ids.size + 4 * 2 + 16
 
 
 def test_prompt_logprobs_survive_preemption(harness):
