@@ -214,7 +214,6 @@ def test_keywords_that_cannot_work_are_refused_by_name(keywords: dict[str, objec
         ({"logit_bias": {10**6: 1}}, "logit_bias"),
     ],
 )
-@pytest.mark.covers("LLM-09")
 def test_bad_sampling_parameters_are_refused_by_name(llm: LLM, params: dict[str, object], named: str) -> None:
     with pytest.raises(RequestError, match=named):
         llm.generate("Hello", SamplingParams(**params))

@@ -158,4 +158,5 @@ def test_refusals_name_the_field_as_over_http(
         small_llm.generate("Hello", SamplingParams(**params))
     told = answer.json()["error"]
     assert told["param"].split("[")[0] == error.value.field.split("[")[0]
-    print(f"{params}: HTTP {told['message']!r} | LLM {str(error.value)!r}")
+    # The wording still differs (LLM-09 asks for the same): only field and kind are compared.
+    assert told["message"].split()[1:2] == str(error.value).split()[1:2] == ["must"]
