@@ -10,11 +10,11 @@ from pathlib import Path
 import httpx
 import pytest
 
-from vllm_rs import LLM
+from vllm_rs import LLM, LLMEngine, SamplingParams
 from vllm_rs.config import EngineConfig
 from vllm_rs.offline.process_client import EngineDeadError, ProcessClient
 
-from .serving import Server, sse_events
+from .serving import Server, alive, children, sse_events
 from .test_faults import ENDLESS
 
 PROMPT = "The harbour master writes down every ship that enters, its flag, its cargo and its captain. " * 6
@@ -134,3 +134,32 @@ def test_a_blocked_log_sink_and_stalled_scrapes_do_not_stop_steps(
         for scrape in scrapes:
             scrape.close()
         os.close(reader)
+
+
+@pytest.mark.covers("ENG-06", "ENG-07")
+def test_only_the_process_mode_has_an_engine_process(tiny_llama: Path) -> None:
+    before = set(children(os.getpid()))
+    with LLM(str(tiny_llama), engine="inproc") as llm:
+        llm.generate("Hello", SamplingParams(max_tokens=2))
+        assert set(children(os.getpid())) == before
+    with LLM(str(tiny_llama), engine="process") as llm:
+        llm.generate("Hello", SamplingParams(max_tokens=2))
+        (engine,) = set(children(os.getpid())) - before
+        assert "vllm_rs.core.proc" in Path(f"/proc/{engine}/cmdline").read_text()
+    assert not alive(engine)
+
+
+@pytest.mark.covers("ENG-21")
+def test_choices_of_one_prompt_share_its_blocks(smollm2_path: Path) -> None:
+    engine = LLMEngine.from_engine_args(model="smollm2", max_num_seqs=8)
+    params = SamplingParams(n=4, temperature=1, seed=11, max_tokens=16, ignore_eos=True)
+    engine.add_request("A", PROMPT, params)
+    scheduler = engine._core._core.scheduler  # type: ignore[attr-defined]
+    while len(scheduler.running) < 4 or any(not one.num_output_tokens for one in scheduler.running):
+        engine.step()
+    num_shared = (scheduler.running[0].num_prompt_tokens - 1) // 16
+    tables = [scheduler.kv.block_ids(one.request_id)[0][:num_shared] for one in scheduler.running]
+    assert num_shared > 2
+    assert tables == [tables[0]] * 4
+    assert len({one.seed for one in scheduler.running}) == 4
+    engine.shutdown()

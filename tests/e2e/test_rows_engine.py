@@ -161,3 +161,34 @@ def test_threads_carry_the_names_of_their_roles(traced: Server) -> None:
     engine, server = thread_names(traced.engine_pid()), thread_names(traced.process.pid)
     assert {"vllm-rs-engine", "vllm-rs-input", "vllm-rs-output", "vllm-rs-log", "vllm-rs-parent"} <= engine
     assert {"vllm-rs", "vllm-rs-io", "vllm-rs-log"} <= server
+
+
+@pytest.mark.covers("ENG-11", "ENG-14")
+def test_the_metrics_of_waiting_are_what_the_stations_say(traced: Server) -> None:
+    names = ("time_to_first_token_seconds", "request_queue_time_seconds")
+    before = {
+        name: (traced.metric(f"vllm:{name}_sum"), traced.metric(f"vllm:{name}_count")) for name in names
+    }
+    *_, last = stream(traced, "A lighthouse", 3)
+    request_id = last["id"]
+    logged(traced, rf'{request_id}"? station="finished"')
+    at_s = dict(read_trace(traced.log).stations[request_id])
+    took_s = {}
+    for name, (total_s, count) in before.items():
+        assert traced.metric(f"vllm:{name}_count") == count + 1
+        took_s[name] = traced.metric(f"vllm:{name}_sum") - total_s
+    # Both are differences of the same two moments; only the writing of the log lines lies between.
+    first_s = at_s["first_output"] - at_s["received"]
+    assert took_s["time_to_first_token_seconds"] == pytest.approx(first_s, abs=0.05, rel=0.2)
+    assert 0 < took_s["request_queue_time_seconds"] <= at_s["forward"] - at_s["submitted"]
+
+
+@pytest.mark.covers("ENG-21")
+def test_four_choices_stream_with_their_index(traced: Server) -> None:
+    body = {"model": "smollm2", "prompt": "Once", "n": 4, "max_tokens": 12, "seed": 3, "stream": True}
+    texts = dict.fromkeys(range(4), "")
+    with httpx.stream("POST", traced.url + "/v1/completions", json=body, timeout=60) as response:
+        for event in sse_events(response):
+            for choice in json.loads(event)["choices"] if event != "[DONE]" else []:
+                texts[choice["index"]] += choice["text"]
+    assert len(set(texts.values())) == 4
