@@ -18,6 +18,7 @@ struct SampleResult {
   py::array_t<int32_t> token_ids;
   py::list logprobs;
   py::array_t<int32_t> num_nonfinite;
+  py::array_t<bool> exhausted;
 };
 
 std::vector<const float*> program_rows(const Program& program, const Sampler& sampler,
@@ -41,10 +42,12 @@ SampleResult sample_rows(Sampler& sampler, const std::vector<const float*>& rows
     sampler.sample(rows, slot_ids, at, stream, samples);
   }
   const auto count = static_cast<py::ssize_t>(rows.size());
-  SampleResult result{py::array_t<int32_t>(count), py::list(), py::array_t<int32_t>(count)};
+  SampleResult result{py::array_t<int32_t>(count), py::list(), py::array_t<int32_t>(count),
+                      py::array_t<bool>(count)};
   for (size_t i = 0; i < samples.size(); ++i) {
     result.token_ids.mutable_data()[i] = samples[i].token_id;
     result.num_nonfinite.mutable_data()[i] = samples[i].num_nonfinite;
+    result.exhausted.mutable_data()[i] = samples[i].exhausted;
     const auto& found = samples[i].logprobs;
     if (found)
       result.logprobs.append(
@@ -132,7 +135,8 @@ void bind_sampler(py::module_& module) {
   py::class_<SampleResult>(module, "SampleResult")
       .def_readonly("token_ids", &SampleResult::token_ids)
       .def_readonly("logprobs", &SampleResult::logprobs)
-      .def_readonly("num_nonfinite", &SampleResult::num_nonfinite);
+      .def_readonly("num_nonfinite", &SampleResult::num_nonfinite)
+      .def_readonly("exhausted", &SampleResult::exhausted);
   py::class_<Sampler>(module, "Sampler")
       .def(py::init([](std::shared_ptr<ThreadPool> pool, int num_slots, int vocab_size) {
              return std::make_unique<Sampler>(std::move(pool), num_slots, vocab_size);

@@ -189,10 +189,13 @@ class SampleResult:
     token_ids: _I32
     """[rows]"""
     logprobs: list[tuple[_I32, _F32, int] | None]
-    """Per row that asked: (token ids [k + 1], log-probabilities [k + 1], rank of the sampled token, 1-based);
-    column 0 is the sampled token, then the top k in order (ties: lower id first)."""
+    """Per row that asked: (token ids [k + 1], log-probabilities [k + 1], rank of the sampled token);
+    column 0 is the sampled token, then the top k in order (ties: lower id first). The rank is the number of tokens
+    at least as likely, so that equals share the last of their places, as in vLLM."""
     num_nonfinite: _I32
     """[rows] count of NaN or infinite logits seen in each row before any mask was applied."""
+    exhausted: NDArray[np.bool_]
+    """[rows] whether the constraints left no token to choose from: token_ids then means nothing, logprobs is None."""
 
 class Sampler:
     """Native sampling with per-slot state (parameters, prompt and output token counts).

@@ -267,12 +267,21 @@ def test_logprobs_are_of_the_raw_logits(isa):
         np.testing.assert_allclose(values, exact[ids], atol=1e-5)
 
 
-def test_equal_logits_rank_by_id():
+def test_equal_logits_share_the_last_of_their_ranks():
     logits = np.array([1, 3, 3, 3, 0], np.float32)
     sampler = sampler_with(5, temperature=0.0, num_logprobs=3, allowed_token_ids=i32([2]))
     ids, _, rank = draw_one(sampler, logits).logprobs[0]
-    assert rank == 2
+    assert rank == 3
     np.testing.assert_array_equal(ids, [2, 1, 2, 3])
+
+
+def test_a_row_without_any_token_left_says_so(isa):
+    logits = normal_logits(70)
+    nothing = {"allowed_token_ids": i32([3]), "bad_words": [[3]], "num_logprobs": 2}
+    for temperature in (0.0, 1.0):
+        result = draw_one(sampler_with(70, temperature=temperature, **nothing), logits)
+        assert (result.exhausted.tolist(), result.logprobs) == ([True], [None])
+        assert not draw_one(sampler_with(70, temperature=temperature), logits).exhausted[0]
 
 
 def test_a_row_depends_on_itself_only():
@@ -373,7 +382,7 @@ def test_sampling_and_scoring_a_program_s_logits():
     np.testing.assert_array_equal(ids[:, 1:], np.argsort(-logits, axis=1, kind="stable")[:, :2])
     np.testing.assert_allclose(values, np.take_along_axis(exact, ids, 1), atol=1e-5)
     np.testing.assert_array_equal(
-        ranks, [(row > row[t]).sum() + 1 for row, t in zip(logits, ids[:, 0], strict=True)]
+        ranks, [(row >= row[t]).sum() for row, t in zip(logits, ids[:, 0], strict=True)]
     )
     with pytest.raises(ValueError, match="logit_indices"):
         sampler.sample(program, i32([3]), i32([0]), i32([0]))

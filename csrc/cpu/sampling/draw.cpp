@@ -132,7 +132,7 @@ int draw(const KernelTable& kernels, std::span<const float> logits, const Sample
   const double total =
       kernels.exp_store(scratch.weights.data(), logits.data(), scan.max, scale, params.min_p, vocab);
   if (!(total > 0.0))
-    return scan.argmax; // no finite logit is left
+    return scan.argmax; // a bias or penalty made the best logit infinite
   const bool top_k = params.top_k > 0 && params.top_k < vocab;
   const double top_p = static_cast<double>(params.top_p);
   if (!top_k && params.top_p >= 1.0F)

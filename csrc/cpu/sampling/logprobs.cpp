@@ -11,8 +11,8 @@ void token_logprobs(const KernelTable& kernels, std::span<const float> logits, f
   const double log_sum = static_cast<double>(max) + std::log(kernels.exp_sum(logits.data(), max, vocab));
   const auto logprob = [&](float logit) { return static_cast<float>(static_cast<double>(logit) - log_sum); };
   const float logit = logits[static_cast<size_t>(token)];
-  const auto ties_before = std::count(logits.begin(), logits.begin() + token, logit);
-  out.rank = 1 + kernels.count_greater(logits.data(), logit, vocab) + static_cast<int>(ties_before);
+  const auto equal = std::count(logits.begin(), logits.end(), logit); // none if it is NaN
+  out.rank = std::max(1, kernels.count_greater(logits.data(), logit, vocab) + static_cast<int>(equal));
   out.token_ids.assign(1, token);
   out.logprobs.assign(1, logprob(logit));
   if (k == 0)

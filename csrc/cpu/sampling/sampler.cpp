@@ -4,6 +4,7 @@
 #include "vllm_rs/isa.hpp"
 #include "vllm_rs/philox.hpp"
 
+#include <limits>
 #include <string>
 
 namespace vllm_rs {
@@ -66,6 +67,10 @@ RowSample Sampler::sample_row(const float* logits, const Slot& slot, int positio
     slot.apply(scratch.logits, raw);
     row = scratch.logits;
     scan = table.scan(row.data(), vocab_size_);
+  }
+  if (!(scan.max > -std::numeric_limits<float>::infinity())) {
+    result.exhausted = true;
+    return result;
   }
   result.token_id = params.temperature == 0.0F
                         ? scan.argmax

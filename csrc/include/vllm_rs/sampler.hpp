@@ -16,6 +16,8 @@ namespace vllm_rs {
 struct RowSample {
   int token_id = 0;
   int num_nonfinite = 0;
+  // The constraints left no token to choose from: token_id means nothing, and there are no logprobs.
+  bool exhausted = false;
   std::optional<TokenLogprobs> logprobs;
 };
 

@@ -77,14 +77,14 @@ struct SamplingScratch {
 void select_top(const KernelTable& kernels, std::span<const float> x, int k, SamplingScratch& scratch);
 
 // Draws from softmax(logits / temperature) after min_p, top_k and top_p; uniform in [0, 1). scan is of
-// logits.
+// logits, of which at least one is above minus infinity.
 int draw(const KernelTable& kernels, std::span<const float> logits, const SampleScan& scan,
          const SamplingParams& params, double uniform, SamplingScratch& scratch);
 
 struct TokenLogprobs {
   std::vector<int32_t> token_ids; // the token itself, then the top k
   std::vector<float> logprobs;
-  int rank; // of the token, 1-based; ties: lower id first
+  int rank; // of the token: how many logits are at least as large
 };
 // k is clamped to the vocabulary; max is the largest logit.
 void token_logprobs(const KernelTable& kernels, std::span<const float> logits, float max, int token, int k,

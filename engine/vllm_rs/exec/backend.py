@@ -16,7 +16,7 @@ F32 = NDArray[np.float32]
 Dtype = Literal["float32", "bfloat16"]
 
 LogprobsRow = tuple[I32, F32, int]
-"""(token ids [k + 1], log-probabilities [k + 1], 1-based rank of column 0)."""
+"""(token ids [k + 1], log-probabilities [k + 1], rank of column 0: tokens at least as likely)."""
 
 
 @dataclass(frozen=True)
@@ -35,6 +35,7 @@ class SampleResult(Protocol):
     token_ids: I32
     logprobs: list[LogprobsRow | None]
     num_nonfinite: I32
+    exhausted: NDArray[np.bool_]
 
 
 class SlotSampler(Protocol):

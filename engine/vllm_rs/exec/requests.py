@@ -1,8 +1,10 @@
 """What the runner remembers of the request in each slot."""
 
+import dataclasses
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+import msgspec
 import numpy as np
 
 from vllm_rs.exec.backend import SlotSampler
@@ -22,10 +24,25 @@ class SlotRequest:
     wants_logprobs: bool
     needs_history: bool
     """Whether sampling depends on the tokens already drawn (penalties, min_tokens, bad words)."""
+    error: str | None = None
+    """Why the sampler would not have this request."""
 
 
 def enter_slot(sampler: SlotSampler, request: NewRequest) -> SlotRequest:
-    """Hand the request's parameters to the sampler."""
+    """Hand the request's parameters to the sampler.
+
+    If it will not have them, a neutral request takes the slot, and the error says why: one request fails, not
+    the step it came in.
+    """
+    try:
+        return _enter(sampler, request)
+    except (ValueError, TypeError, ArithmeticError) as error:
+        neutral = SamplingParams(temperature=0.0)
+        entered = _enter(sampler, msgspec.structs.replace(request, sampling_params=neutral, seed=0))
+        return dataclasses.replace(entered, error=f"{type(error).__name__}: {error}")
+
+
+def _enter(sampler: SlotSampler, request: NewRequest) -> SlotRequest:
     params = request.sampling_params
     prompt = _ids(request.prompt_token_ids)
     bias = params.logit_bias or {}

@@ -23,6 +23,7 @@ stations = logging.getLogger("vllm_rs.request")
 logger = logging.getLogger(__name__)
 
 STAGES = ("init_device", "load_model", "profile_run", "allocate_kv_cache", "warm_up")
+NOTHING_ALLOWED = "allowed_token_ids, bad_words, min_tokens and logit_bias leave no token to choose from"
 _SHORTEST_BLOCK = 8
 """Tokens that fit in one block of any allowed size."""
 
@@ -148,7 +149,8 @@ class ModelRunner:
         results = self._sample(plan.rows, step)
         if any(row.num_prompt_logprob_rows for row in plan.rows):
             self._add_prompt_scores(plan.rows, step, results)
-        self._previous_tokens = [row.token_ids[-1] if row.token_ids else -1 for row in results]
+        # Of a row without a token: any id will do, as only a request that has just failed can refer to it.
+        self._previous_tokens = [row.token_ids[-1] if row.token_ids else 0 for row in results]
         return StepResult(plan.step_id, results)
 
     def _update_slots(self, plan: StepPlan) -> None:
@@ -157,20 +159,28 @@ class ModelRunner:
             self._requests[slot] = None
         self.batch.apply(plan)
         for request in plan.new_requests:
-            self._requests[request.slot] = enter_slot(self.backend.sampler, request)
+            entered = self._requests[request.slot] = enter_slot(self.backend.sampler, request)
+            if entered.error is not None:
+                logger.error("request %s cannot be sampled: %s", request.request_id, entered.error)
 
     def _sample(self, rows: Sequence[ScheduledRow], step: StepArrays) -> list[RowResult]:
         """Draw one token for each logit row, in the plan's order."""
+        requests = [self._requests[row.slot] for row in rows]
         count = len(step.logit_rows)
         if count == 0:
-            return [RowResult([]) for _ in rows]
+            return [RowResult([], error=request.error if request else None) for request in requests]
         slots = np.array([row.slot for row in rows], np.int32)[step.logit_sequences]
         indices = np.arange(count, dtype=np.int32)
         drawn = self.backend.sample(indices, slots, step.logit_positions + np.int32(1))
         results = _row_results(rows, drawn)
-        for row, result in zip(rows, results, strict=True):
-            request = self._requests[row.slot]
-            if request is not None and request.needs_history and result.token_ids:
+        for row, request, result in zip(rows, requests, results, strict=True):
+            if request is None:
+                continue
+            if request.error is not None:
+                result.token_ids, result.logprobs, result.error = [], None, request.error
+            elif result.error is not None:
+                logger.warning("request %s: %s", request.request_id, result.error)
+            if request.needs_history and result.token_ids:
                 self.backend.sampler.append(row.slot, np.array(result.token_ids, np.int32))
         return results
 
@@ -209,6 +219,8 @@ def _row_results(rows: Sequence[ScheduledRow], drawn: SampleResult) -> list[RowR
         # Drafts are verified by whoever proposed them; here only the first drawn token of a row is committed.
         kept = slice(first, min(first + 1, last))
         result = RowResult(token_ids[kept], num_nonfinite_logits=sum(nonfinite[first:last]))
+        if drawn.exhausted[kept].any():
+            result.token_ids, result.error = [], NOTHING_ALLOWED
         if last > first and drawn.logprobs[first] is not None:
             result.logprobs = [
                 as_token_logprobs(entry) for entry in drawn.logprobs[kept] if entry is not None

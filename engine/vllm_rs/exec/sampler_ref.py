@@ -65,6 +65,7 @@ class ReferenceSampleResult:
     token_ids: I32
     logprobs: list[LogprobsRow | None]
     num_nonfinite: I32
+    exhausted: NDArray[np.bool_]
 
 
 class ReferenceSampler:
@@ -137,10 +138,16 @@ class ReferenceSampler:
         """One token per row of logits [rows, vocab]."""
         tokens: list[int] = []
         logprobs: list[LogprobsRow | None] = []
+        exhausted: list[bool] = []
         for row, slot, position in zip(logits, slots.tolist(), positions.tolist(), strict=True):
             state = self._slot(slot)
             adjusted = adjust_logits(row, state)
-            if state.temperature == 0.0:
+            exhausted.append(not np.nanmax(adjusted, initial=-np.inf) > -np.inf)
+            if exhausted[-1]:
+                tokens.append(0)
+                logprobs.append(None)
+                continue
+            if state.temperature == 0.0 or np.isposinf(np.nanmax(adjusted)):
                 token = int(np.argmax(adjusted))
             else:
                 token = _draw(adjusted, state, philox_uniform(state.seed, position, stream))
@@ -148,7 +155,9 @@ class ReferenceSampler:
             asked = state.num_logprobs is not None
             logprobs.append(top_logprobs(row, token, state.num_logprobs or 0) if asked else None)
         nonfinite = np.count_nonzero(~np.isfinite(logits), axis=1).astype(np.int32)
-        return ReferenceSampleResult(np.array(tokens, np.int32), logprobs, nonfinite)
+        return ReferenceSampleResult(
+            np.array(tokens, np.int32), logprobs, nonfinite, np.array(exhausted, np.bool_)
+        )
 
     def score_logits(self, logits: F32, target_ids: I32, num_logprobs: int) -> tuple[I32, F32, I32]:
         """Log-probabilities of the targets and the top k of each row."""
@@ -216,12 +225,14 @@ def candidate_weights(logits: F32, temperature: float, min_p: float, top_k: int,
 
 
 def top_logprobs(logits: F32, token: int, num_logprobs: int) -> LogprobsRow:
-    """The token's own log-probability first, then the top `num_logprobs` (-1: all), and the token's rank."""
+    """The token's own log-probability first, then the top `num_logprobs` (-1: all), and the token's rank: how
+    many are at least as likely.
+    """
     exact = logits.astype(np.float64)
     peak = exact.max()
     normalised = exact - (peak + np.log(np.exp(exact - peak).sum()))
     count = len(logits) if num_logprobs < 0 else num_logprobs
     top = np.argsort(-exact, kind="stable")[:count]
     ids = np.concatenate([[token], top]).astype(np.int32)
-    rank = int(np.count_nonzero(exact > exact[token])) + 1
+    rank = max(1, int(np.count_nonzero(exact >= exact[token])))
     return ids, normalised[ids].astype(np.float32), rank

@@ -85,7 +85,7 @@ class TokenLogprobs(msgspec.Struct, array_like=True):
     token_ids: list[int]
     logprobs: list[float]
     rank: int
-    """1-based rank of column 0."""
+    """Of column 0: how many tokens are at least as likely, 1 for the single best."""
 
 
 class PromptLogprobs(msgspec.Struct, array_like=True):
@@ -101,7 +101,7 @@ class PromptLogprobs(msgspec.Struct, array_like=True):
     logprobs: bytes
     """float32"""
     ranks: bytes
-    """int32 [rows], 1-based ranks of column 0."""
+    """int32 [rows], ranks of column 0."""
 
     @staticmethod
     def from_arrays(token_ids: I32, logprobs: F32, ranks: I32) -> "PromptLogprobs":

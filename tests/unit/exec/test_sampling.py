@@ -225,6 +225,34 @@ def test_logprobs_are_those_of_the_raw_distribution(sampler):
     assert draw(sampler, logits).logprobs == [None]
 
 
+def test_the_rank_counts_the_tokens_that_are_at_least_as_likely(sampler):
+    logits = np.full((1, VOCAB), -1.0, np.float32)
+    logits[0, [4, 9, 20]] = 3.0
+    logits[0, 50] = 7.0
+    for token, expected in ((50, 1), (4, 4), (20, 4), (0, VOCAB)):
+        result = draw(sampler, logits, temperature=0.0, num_logprobs=1, allowed_token_ids=ids(token))
+        assert (result.token_ids.tolist(), result.logprobs[0][2]) == ([token], expected)
+
+
+@pytest.mark.parametrize("temperature", [0.0, 0.7])
+def test_a_row_without_any_token_left_says_so(sampler, temperature):
+    common = dict(temperature=temperature, num_logprobs=1)
+    logits = logits_of(13, rows=2)
+    forbidden = draw(sampler, logits, allowed_token_ids=ids(3), bad_words=[[3]], **common)
+    assert forbidden.exhausted.tolist() == [True, True]
+    assert forbidden.logprobs == [None, None]
+    assert draw(sampler, logits, **common).exhausted.tolist() == [False, False]
+
+
+def test_a_penalty_may_make_a_logit_infinite(sampler):
+    logits = np.full((1, VOCAB), -1.0, np.float32)
+    logits[0, 5] = 3.0
+    history = dict(prompt_token_ids=ids(5), repetition_penalty=1e-38)
+    for temperature in (0.0, 1.0):
+        result = draw(sampler, logits, temperature=temperature, **history)
+        assert (result.token_ids.tolist(), result.exhausted.tolist()) == ([5], [False])
+
+
 def test_nonfinite_logits_are_counted_per_row(sampler):
     logits = logits_of(12, rows=3)
     logits[1, [2, 3]] = np.nan, np.inf
