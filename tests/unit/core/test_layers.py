@@ -156,7 +156,7 @@ class FakeBackend:
     def sample(self, logit_indices, slots, positions):
         self.token_ids = positions.astype(np.int32)
         self.logprobs = [None] * len(positions)
-        self.num_nonfinite = np.zeros(len(positions), np.int32)
+        self.num_nonfinite = self.exhausted = np.zeros(len(positions), np.int32)
         return self
 
     def shutdown(self):
