@@ -196,7 +196,7 @@ impl EngineClient {
 
     /// Requests open now.
     pub fn open_requests(&self) -> usize {
-        self.shared.dispatcher.registry.silence().0
+        self.shared.dispatcher.registry.debt().open
     }
 
     /// Ends every stream, stops an engine that we own, and waits until that is done.
@@ -228,14 +228,11 @@ impl Shared {
         *self.ready.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(ready);
     }
 
-    pub(crate) fn set_stalled(&self, open: usize, silent_for: Duration) {
+    pub(crate) fn set_stalled(&self, reason: impl FnOnce() -> String) {
         self.health.send_if_modified(|health| {
             let is_news = health.is_ready();
             if is_news {
-                let seconds = silent_for.as_secs();
-                *health = EngineHealth::Unhealthy {
-                    reason: format!("no progress for {seconds} s with {open} requests open"),
-                };
+                *health = EngineHealth::Unhealthy { reason: reason() };
             }
             is_news
         });

@@ -59,7 +59,8 @@ pub struct ClientConfig {
     pub ready_timeout: Duration,
     /// For one utility call.
     pub utility_timeout: Duration,
-    /// Requests are open and nothing has come from the engine for this long: it counts as unhealthy.
+    /// A sign of life has been due from the engine for this long (a question included, which it answers
+    /// between two steps): it counts as unhealthy. Must be above the longest single step.
     pub stall_after: Duration,
     /// The same for longer: an engine that we own is killed and started again. `None`: never.
     pub kill_stalled_after: Option<Duration>,
@@ -83,8 +84,8 @@ impl ClientConfig {
             ipc_dir: None,
             ready_timeout: Duration::from_mins(10),
             utility_timeout: Duration::from_mins(1),
-            stall_after: Duration::from_secs(15),
-            kill_stalled_after: Some(Duration::from_mins(2)),
+            stall_after: Duration::from_mins(1),
+            kill_stalled_after: Some(Duration::from_mins(5)),
             restart: RestartPolicy::default(),
             max_open_requests: 65_536,
             max_buffered_tokens: 1 << 20,

@@ -20,6 +20,7 @@ use crate::sender::Outgoing;
 use crate::snapshot::{Counters, SchedulerSnapshot};
 use crate::stream::OutputStream;
 use crate::utility::Utilities;
+use crate::watchdog::Prober;
 
 struct Bench {
     dispatcher: Dispatcher,
@@ -235,6 +236,56 @@ fn no_mutated_message_hangs_a_stream_or_ends_the_loop() {
             let items = stream.collect::<Vec<_>>().now_or_never().expect("an end");
             assert!(!items.is_empty());
         }
-        assert_eq!(bench.dispatcher.registry.silence().0, 0);
+        assert_eq!(bench.dispatcher.registry.debt().open, 0);
     }
+}
+
+#[test]
+fn a_fault_is_owed_for_until_a_good_message_and_asked_about_once() {
+    let mut bench = Bench::new();
+    let registry = bench.dispatcher.registry.clone();
+    assert_eq!(registry.debt().silent_for, None);
+    let garbage = [Bytes::from_static(b"\xc1")];
+    let mut prober = Prober::default();
+    let mut asked = |dispatcher: &Dispatcher| {
+        prober.ask(dispatcher);
+        let is_question = |message| matches!(message, Ok(Outgoing::Utility { call_id, .. }) if call_id < 9);
+        is_question(bench.sent.try_recv())
+    };
+    bench.dispatcher.on_message(&garbage);
+    assert!(registry.debt().faulty && registry.debt().silent_for.is_some());
+    assert!(asked(&bench.dispatcher));
+    assert!(!asked(&bench.dispatcher), "its answer may still come");
+    // The answer itself may have been what could not be read.
+    bench.dispatcher.on_message(&garbage);
+    assert!(asked(&bench.dispatcher));
+    bench.dispatcher.on_message(&encode_outputs(&EngineCoreOutputs {
+        utility_output: Some(UtilityOutput {
+            call_id: 1,
+            failure_message: None,
+            result: Some(UtilityResult(Value::Boolean(false))),
+        }),
+        ..EngineCoreOutputs::default()
+    }));
+    assert_eq!(bench.health(), EngineHealth::Ready);
+    assert_eq!(registry.debt().silent_for, None, "nothing is left to do");
+    assert!(!registry.debt().faulty);
+}
+
+#[test]
+fn what_an_engine_owes_outlives_the_streams_that_asked_for_it() {
+    let bench = Bench::new();
+    let registry = &bench.dispatcher.registry;
+    let stream = bench.open("a");
+    let owed = registry.debt().silent_for;
+    drop(stream);
+    drop(bench.open("b"));
+    assert_eq!(registry.debt().open, 0);
+    assert!(registry.debt().silent_for >= owed && owed.is_some());
+    let bystander = bench.open("c");
+    bench
+        .dispatcher
+        .on_message(&batch(vec![output("c", &[1], Some(FinishReason::Length))]));
+    assert_eq!(registry.debt().silent_for, None);
+    drop(bystander);
 }

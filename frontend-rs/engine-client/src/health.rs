@@ -12,7 +12,8 @@ pub enum EngineHealth {
         total: u64,
     },
     Ready,
-    /// Connected, but something is wrong; a good message makes it ready again.
+    /// Connected, but silent for too long or not to be understood. A good message makes it ready again; if
+    /// none comes, an engine that we own is killed and started again.
     Unhealthy {
         reason: String,
     },
@@ -30,6 +31,13 @@ pub enum EngineHealth {
 impl EngineHealth {
     pub fn is_ready(&self) -> bool {
         matches!(self, Self::Ready)
+    }
+
+    /// Whether requests are taken. The one place that says so: they are also taken while an engine is
+    /// unhealthy but connected, when probes already answer 503. Its next message may well be a good one,
+    /// so clients wait rather than fail; if it is not, the end of the engine ends their streams too.
+    pub fn admits_requests(&self) -> bool {
+        matches!(self, Self::Ready | Self::Unhealthy { .. })
     }
 
     pub(crate) fn starting(stage: &str) -> Self {

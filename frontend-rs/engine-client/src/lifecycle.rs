@@ -20,7 +20,7 @@ use crate::mock::{self, MockError};
 use crate::runtime_dir::RuntimeDir;
 use crate::sender;
 use crate::supervisor::EngineSupervisor;
-use crate::watchdog::{self, Silence};
+use crate::watchdog::{self, Prober};
 
 /// Who runs the engine, while it runs.
 enum Running {
@@ -183,6 +183,7 @@ struct Service {
     running: Running,
     since: Instant,
     ending: Ending,
+    prober: Prober,
 }
 
 /// Waits for the end of the last messages; for ever if the engine lives.
@@ -224,6 +225,7 @@ async fn serve(
         running,
         since: Instant::now(),
         ending: None,
+        prober: Prober::default(),
     };
     let mut tick = tokio::time::interval(watchdog::TICK);
     tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
@@ -298,20 +300,28 @@ impl Service {
     }
 
     async fn on_tick(&mut self) {
+        if self.is_ending() {
+            return;
+        }
         let config = &self.shared.config;
-        let (open, silent_for) = self.shared.dispatcher.registry.silence();
+        let dispatcher = &self.shared.dispatcher;
+        let debt = dispatcher.registry.debt();
         let owned = matches!(self.running, Running::Process(_) | Running::Mock { .. });
         let kill_after = config.kill_stalled_after.filter(|_| owned);
-        match watchdog::judge(open, silent_for, config.stall_after, kill_after) {
-            Silence::Fine => {}
-            Silence::Stalled => self.shared.set_stalled(open, silent_for),
-            Silence::Hung => {
-                let seconds = silent_for.as_secs();
+        let told = |silent_for: Duration| {
+            let (seconds, open) = (silent_for.as_secs(), debt.open);
+            format!("no progress for {seconds} s with {open} requests open")
+        };
+        match watchdog::judge(debt, config.stall_after, kill_after) {
+            watchdog::Verdict::Fine => self.prober.forget(dispatcher),
+            watchdog::Verdict::Doubtful => self.prober.ask(dispatcher),
+            watchdog::Verdict::Stalled(silent_for) => {
+                self.prober.ask(dispatcher);
+                self.shared.set_stalled(|| told(silent_for));
+            }
+            watchdog::Verdict::Hung(silent_for) => {
                 self.running.kill().await;
-                self.end_soon(
-                    format!("no progress for {seconds} s with {open} requests open"),
-                    true,
-                );
+                self.end_soon(told(silent_for), true);
             }
         }
     }

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use tokio::sync::mpsc;
 use vllm_rs_wire::{EngineCoreRequest, encode_request};
@@ -11,6 +11,7 @@ use crate::error::{ClientError, StreamError};
 use crate::sender::Outgoing;
 use crate::snapshot::Counters;
 use crate::stream::{AbortCause, OutputStream, StreamShared};
+use crate::watchdog::Debt;
 
 /// Open requests of one engine. The queue to the engine is bounded by their number: each has at most
 /// one ADD and one ABORT in it.
@@ -26,8 +27,11 @@ struct State {
     streams: HashMap<Arc<str>, Arc<StreamShared>>,
     /// Present while an engine is registered.
     outgoing: Option<mpsc::UnboundedSender<Outgoing>>,
-    /// When the engine last gave a sign of life, or had its first request after being idle.
-    last_progress: Instant,
+    /// Since when the engine owes a sign of life: it was sent a request or could not be understood, and
+    /// nothing good has come since. `None` if it owes none.
+    silent_since: Option<Instant>,
+    /// It could not be understood, and nothing good has come since.
+    faulty: bool,
 }
 
 impl Registry {
@@ -35,7 +39,8 @@ impl Registry {
         let state = State {
             streams: HashMap::new(),
             outgoing: None,
-            last_progress: Instant::now(),
+            silent_since: None,
+            faulty: false,
         };
         Self {
             state: Mutex::new(state),
@@ -52,7 +57,8 @@ impl Registry {
     pub(crate) fn connect(&self, outgoing: mpsc::UnboundedSender<Outgoing>) {
         let mut state = self.lock();
         state.outgoing = Some(outgoing);
-        state.last_progress = Instant::now();
+        state.silent_since = None;
+        state.faulty = false;
     }
 
     /// The engine is gone: nothing more is sent, and every stream ends with `error`.
@@ -67,9 +73,12 @@ impl Registry {
         }
     }
 
-    /// Every stream ends with `error`, and the engine is told to stop working on them.
+    /// Every stream ends with `error`, and the engine is told to stop working on them. It owes a sign
+    /// that it can still be understood.
     pub(crate) fn fail_all(&self, error: &StreamError) {
         let mut state = self.lock();
+        state.faulty = true;
+        state.silent_since.get_or_insert_with(Instant::now);
         let streams = std::mem::take(&mut state.streams);
         for (request_id, stream) in streams {
             stream.fail(error.clone());
@@ -116,9 +125,7 @@ impl Registry {
                 request_id: request_id.to_string(),
             });
         }
-        if open == 0 {
-            state.last_progress = Instant::now();
-        }
+        state.silent_since.get_or_insert_with(Instant::now);
         state.streams.insert(request_id.clone(), shared.clone());
         state.send(Outgoing::Add {
             request_id: request_id.clone(),
@@ -160,7 +167,6 @@ impl Registry {
         ids: impl Iterator<Item = (&'a str, bool)>,
     ) -> Vec<Option<Arc<StreamShared>>> {
         let mut state = self.lock();
-        state.last_progress = Instant::now();
         ids.map(|(id, finished)| {
             if finished {
                 state.streams.remove(id)
@@ -171,15 +177,20 @@ impl Registry {
         .collect()
     }
 
-    /// The engine gave a sign of life.
+    /// The engine gave a sign of life; it owes the next one only if there is work left.
     pub(crate) fn note_progress(&self) {
-        self.lock().last_progress = Instant::now();
+        let mut state = self.lock();
+        state.silent_since = (!state.streams.is_empty()).then(Instant::now);
+        state.faulty = false;
     }
 
-    /// Open requests, and how long the engine has been silent.
-    pub(crate) fn silence(&self) -> (usize, Duration) {
+    pub(crate) fn debt(&self) -> Debt {
         let state = self.lock();
-        (state.streams.len(), state.last_progress.elapsed())
+        Debt {
+            silent_for: state.silent_since.map(|since| since.elapsed()),
+            faulty: state.faulty,
+            open: state.streams.len(),
+        }
     }
 }
 

@@ -106,6 +106,8 @@ counters! {
     /// Outputs merged into one that a slow reader had not taken yet.
     coalesced_outputs,
     engine_deaths,
+    /// Questions to an engine that was silent or made no sense, to see whether it still answers.
+    probes_sent,
 }
 
 impl Counters {

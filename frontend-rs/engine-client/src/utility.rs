@@ -7,7 +7,8 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use tokio::sync::oneshot;
 use vllm_rs_wire::{UtilityOutput, Value};
 
-type Answer = Result<Value, String>;
+/// A result, or the failure in words.
+pub(crate) type Answer = Result<Value, String>;
 
 #[derive(Debug, Default)]
 pub(crate) struct Utilities {

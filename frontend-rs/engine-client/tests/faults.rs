@@ -98,6 +98,54 @@ async fn a_hung_engine_is_unhealthy_then_killed_and_replaced() {
 }
 
 #[tokio::test]
+async fn a_hung_engine_that_nobody_waits_for_any_more_is_replaced_too() {
+    let mock = MockConfig {
+        hang_after: Some(1),
+        ..MockConfig::default()
+    };
+    let config = ClientConfig {
+        stall_after: Duration::from_millis(100),
+        kill_stalled_after: Some(Duration::from_secs(2)),
+        ..mock_config(mock)
+    };
+    let client = soon("connecting", EngineClient::connect(config)).await.unwrap();
+    let mut stream = client.submit(request("a", 100)).unwrap();
+    soon("a token", stream.next()).await.unwrap().unwrap();
+    drop(stream);
+    let health = health_becomes(&client, is_unhealthy).await;
+    assert!(
+        health.admits_requests(),
+        "below the kill limit new requests queue"
+    );
+    // A new request must not buy a hung engine more time, nor must it be left without an end.
+    let queued = client.submit(request("b", 1)).unwrap();
+    let error = failure(queued).await;
+    assert!(matches!(error, StreamError::EngineDied { .. }), "{error}");
+    assert_eq!(client.counters().probes_sent, 1, "one question is enough");
+    health_becomes(&client, EngineHealth::is_ready).await;
+    assert_eq!(tokens(client.submit(request("c", 1)).unwrap()).await.len(), 1);
+}
+
+#[tokio::test]
+async fn an_engine_that_is_slow_but_answers_stays_ready() {
+    let config = ClientConfig {
+        stall_after: Duration::from_secs(2),
+        kill_stalled_after: Some(Duration::from_secs(3)),
+        ..mock_config(MockConfig {
+            first_token_delay: Duration::from_hours(1),
+            ..MockConfig::default()
+        })
+    };
+    let client = soon("connecting", EngineClient::connect(config)).await.unwrap();
+    let mut health = client.health();
+    health.mark_unchanged();
+    let _waiting = client.submit(request("a", 1)).unwrap();
+    let changed = tokio::time::timeout(Duration::from_secs(4), health.changed()).await;
+    assert!(changed.is_err(), "{:?}", *client.health().borrow());
+    assert!(client.counters().probes_sent >= 2);
+}
+
+#[tokio::test]
 async fn an_idle_engine_may_be_silent() {
     let config = ClientConfig {
         stall_after: Duration::from_millis(1),
@@ -137,8 +185,8 @@ async fn garbage_for_one_request_ends_only_its_stream() {
 }
 
 #[tokio::test]
-async fn garbage_for_nobody_ends_all_streams_and_a_good_message_heals() {
-    // The second output of a request is so late that only a new request can heal.
+async fn garbage_for_nobody_ends_all_streams_and_an_answer_heals() {
+    // The second output of a request is so late, and no new request comes: only a question can heal.
     let mock = MockConfig {
         garbage_after: Some(1),
         tokens_per_second: 0.05,
@@ -147,15 +195,18 @@ async fn garbage_for_nobody_ends_all_streams_and_a_good_message_heals() {
     let client = connect(mock).await;
     let mut first = client.submit(request("a", 1000)).unwrap();
     soon("a token", first.next()).await.unwrap().unwrap();
+    let mut health = client.health();
+    health.mark_unchanged();
     let second = client.submit(request("b", 1000)).unwrap();
-    health_becomes(&client, is_unhealthy).await;
     for stream in [first, second] {
         let error = failure(stream).await;
         assert!(matches!(error, StreamError::EngineMalformed { .. }), "{error}");
     }
-    assert_eq!(tokens(client.submit(request("c", 1)).unwrap()).await.len(), 1);
+    soon("ill health", health.changed()).await.unwrap();
     health_becomes(&client, EngineHealth::is_ready).await;
     assert_eq!(client.counters().malformed_messages, 1);
+    assert!(client.counters().probes_sent >= 1);
+    assert_eq!(tokens(client.submit(request("c", 1)).unwrap()).await.len(), 1);
 }
 
 #[tokio::test]
