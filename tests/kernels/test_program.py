@@ -87,12 +87,18 @@ def test_a_thousand_replays_allocate_nothing(pool):
     address = program.logits_view().ctypes.data
     for _ in range(10):
         program.run(runner.kv, *step)
-    before, maps_before = libc.mallinfo2(), _cpu.allocation_count()
-    for _ in range(1000):
-        program.run(runner.kv, *step)
-    after = libc.mallinfo2()
-    assert (after.uordblks, after.hblkhd, after.arena) == (before.uordblks, before.hblkhd, before.arena)
-    assert _cpu.allocation_count() == maps_before
+    mapped_before = _cpu.allocation_count()
+
+    def growth_over(replays):
+        before = libc.mallinfo2()
+        for _ in range(replays):
+            program.run(runner.kv, *step)
+        after = libc.mallinfo2()
+        return after.uordblks - before.uordblks, after.hblkhd - before.hblkhd
+
+    # Other threads of the test process allocate too, now and then; a replay that did would show in every window.
+    assert (0, 0) in [growth_over(1000) for _ in range(5)]
+    assert _cpu.allocation_count() == mapped_before
     assert program.logits_view().ctypes.data == address
 
 
