@@ -38,6 +38,10 @@ impl From<EngineFailure> for ApiError {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum EngineState {
     Ready,
+    /// Connected and taking requests, but a sign of life is overdue, for the reason given.
+    Unhealthy {
+        reason: String,
+    },
     /// Not serving now, for the reason given.
     Down {
         reason: String,

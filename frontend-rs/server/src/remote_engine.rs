@@ -65,6 +65,9 @@ impl Engine for RemoteEngine {
     fn state(&self) -> EngineState {
         match &*self.health.borrow() {
             EngineHealth::Ready => EngineState::Ready,
+            ill if ill.admits_requests() => EngineState::Unhealthy {
+                reason: format!("the engine is {ill}"),
+            },
             other => EngineState::Down {
                 reason: format!("the engine is {other}"),
             },

@@ -54,7 +54,9 @@ pub enum Phase {
     Ready,
     /// Up, but taking no new work.
     Draining,
-    /// The engine is gone or stuck.
+    /// The engine is overdue or made no sense. Work is still taken and waits, but health probes fail.
+    Unhealthy(String),
+    /// The engine is gone.
     Down(String),
 }
 
@@ -64,13 +66,14 @@ impl Phase {
             Self::Starting(_) => "starting",
             Self::Ready => "ready",
             Self::Draining => "draining",
+            Self::Unhealthy(_) => "unhealthy",
             Self::Down(_) => "down",
         }
     }
 
     pub fn detail(&self) -> Option<&str> {
         match self {
-            Self::Starting(detail) | Self::Down(detail) => Some(detail),
+            Self::Starting(detail) | Self::Unhealthy(detail) | Self::Down(detail) => Some(detail),
             Self::Ready | Self::Draining => None,
         }
     }
@@ -95,8 +98,13 @@ pub struct AppState(Arc<Inner>);
 
 impl AppState {
     pub fn new(config: &Config) -> Self {
+        Self::with_limits(config, Limits::from_config(config))
+    }
+
+    /// The state with a limits table other than the one the flags give.
+    pub fn with_limits(config: &Config, limits: Limits) -> Self {
         Self(Arc::new(Inner {
-            limits: Limits::from_config(config),
+            limits,
             api_keys: config.frontend.api_key.clone(),
             enable_prompt_tokens_details: config.frontend.enable_prompt_tokens_details,
             force_include_usage: config.frontend.enable_force_include_usage,
@@ -125,7 +133,7 @@ impl AppState {
         self.0.force_include_usage
     }
 
-    /// Whether prompts may be written to the log.
+    /// Whether each request gets a line in the log (counts and parameters, never text).
     pub fn log_requests(&self) -> bool {
         self.0.log_requests
     }
@@ -167,6 +175,7 @@ impl AppState {
         };
         match serving.engine.state() {
             EngineState::Down { reason } => Phase::Down(reason),
+            EngineState::Unhealthy { reason } => Phase::Unhealthy(reason),
             EngineState::Ready if self.0.draining.load(Relaxed) => Phase::Draining,
             EngineState::Ready => Phase::Ready,
         }
@@ -190,8 +199,9 @@ impl AppState {
                 state,
                 retry_after_s: 2,
             }),
+            Phase::Unhealthy(_) if self.0.draining.load(Relaxed) => Err(ApiError::Draining),
             Phase::Draining => Err(ApiError::Draining),
-            Phase::Ready => self.model().cloned(),
+            Phase::Ready | Phase::Unhealthy(_) => self.model().cloned(),
         }
     }
 }

@@ -2,6 +2,8 @@
 
 mod common;
 
+use std::sync::atomic::Ordering::Relaxed;
+
 use axum::body::Body;
 use axum::http::{Request, StatusCode, header};
 use common::fake_engine::{Ending, FakeEngine};
@@ -136,6 +138,20 @@ async fn probes_tell_the_phases_apart() {
     );
     *server.engine.down.lock().expect("no panic") = Some("dead".to_owned());
     assert_eq!(probes(&server.state).await, (200, 503, 503));
+}
+
+#[tokio::test]
+async fn a_stalled_engine_fails_its_probes_but_work_is_taken() {
+    let server = TestServer::new();
+    server.engine.unhealthy.store(true, Relaxed);
+    assert_eq!(probes(&server.state).await, (200, 503, 503));
+    assert_eq!(server.post(CHAT, &chat()).await.0, StatusCode::OK);
+    server.state.set_draining();
+    assert_eq!(probes(&server.state).await, (200, 503, 503));
+    assert_eq!(
+        server.post(CHAT, &chat()).await.0,
+        StatusCode::SERVICE_UNAVAILABLE
+    );
 }
 
 #[tokio::test]

@@ -3,7 +3,7 @@
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::task::{Context, Poll};
 
 use futures::Stream;
@@ -33,6 +33,7 @@ pub struct FakeEngine {
     pub text: Mutex<String>,
     pub ending: Ending,
     pub down: Mutex<Option<String>>,
+    pub unhealthy: AtomicBool,
     pub tokens_per_output: usize,
     pub requests: Mutex<Vec<EngineCoreRequest>>,
     pub aborts: Arc<AtomicU64>,
@@ -104,6 +105,9 @@ impl Engine for FakeEngine {
         match &*self.down.lock().expect("no panic") {
             Some(reason) => EngineState::Down {
                 reason: reason.clone(),
+            },
+            None if self.unhealthy.load(Relaxed) => EngineState::Unhealthy {
+                reason: "no progress".to_owned(),
             },
             None => EngineState::Ready,
         }
