@@ -144,14 +144,18 @@ def test_one_request_id_yields_its_stations_in_order(new_server: StartServer) ->
     assert "confidential" not in log and "\x1b" not in log
 
 
-def test_prompts_are_logged_only_when_asked(new_server: StartServer) -> None:
-    body = {"prompt": "visible words", "max_tokens": 2}
-    with new_server("--mock-echo", "--enable-log-requests") as server:
-        httpx.post(server.url + "/v1/completions", json=body)
-        assert "visible words" in server.log.read_text()
-    with new_server("--mock-echo") as server:
-        httpx.post(server.url + "/v1/completions", json=body)
-        assert "visible words" not in server.log.read_text()
+def test_a_logged_request_shows_counts_and_never_text(new_server: StartServer) -> None:
+    body = {"prompt": "secret words", "max_tokens": 2, "stop": ["hidden"]}
+    flags = ["--mock-echo", "--log-level=debug", "--log-format=json"]
+    for switch, lines_wanted in (("--enable-log-requests", 1), ("--disable-log-requests", 0)):
+        with new_server(*flags, switch) as server:
+            httpx.post(server.url + "/v1/completions", json=body)
+            assert server.terminate(limit_s=10) == 0
+            log = server.log.read_text()
+        lines = [json.loads(line) for line in log.splitlines() if '"message":"request"' in line]
+        assert len(lines) == lines_wanted
+        assert "secret" not in log and "hidden" not in log
+        assert [line["prompt_tokens"] for line in lines] == [12] * lines_wanted
 
 
 def test_a_port_in_use_is_one_line_with_the_way_out(

@@ -9,7 +9,7 @@ use axum::middleware::from_fn_with_state;
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use tower_http::catch_panic::CatchPanicLayer;
-use tower_http::cors::{AllowOrigin, CorsLayer};
+use tower_http::cors::{AllowHeaders, AllowOrigin, CorsLayer};
 
 use crate::auth;
 use crate::error::ApiError;
@@ -36,7 +36,8 @@ fn cors(allowed_origins: &[String]) -> Option<CorsLayer> {
         CorsLayer::new()
             .allow_origin(origin)
             .allow_methods([Method::GET, Method::POST, Method::OPTIONS])
-            .allow_headers(tower_http::cors::Any)
+            // Not `*`: browsers do not count `Authorization` under it.
+            .allow_headers(AllowHeaders::mirror_request())
             .expose_headers(exposed),
     )
 }

@@ -1,5 +1,7 @@
 //! The one limits table. Every route and every protocol checks its requests against this.
 
+use std::time::Duration;
+
 use vllm_rs_flags::Config;
 
 use crate::error::ApiError;
@@ -7,6 +9,10 @@ use crate::error::ApiError;
 /// Upper bounds on what one request, or the queue of requests, may ask for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Limits {
+    /// Client connections that may be open; further ones wait in the kernel's queue.
+    pub connections: usize,
+    /// How long the head of a request may take from the connection's, or the last answer's, end.
+    pub header_read: Duration,
     /// Bytes of a request body.
     pub body_bytes: u64,
     /// Choices per prompt (`n`).
@@ -42,7 +48,7 @@ impl Limits {
             body_bytes: frontend.max_request_bytes,
             choices: frontend.max_n,
             sequences_per_request: frontend.max_n,
-            logprobs: frontend.max_logprobs,
+            logprobs: config.model.max_logprobs,
             stop_strings: frontend.max_stop_strings,
             stop_string_bytes: frontend.max_stop_string_bytes,
             logit_bias_entries: frontend.max_logit_bias,
@@ -56,6 +62,8 @@ impl Limits {
 impl Default for Limits {
     fn default() -> Self {
         Self {
+            connections: 8192,
+            header_read: Duration::from_secs(30),
             body_bytes: 32 << 20,
             choices: 64,
             sequences_per_request: 64,

@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use axum::extract::{MatchedPath, Request, State};
-use axum::http::{HeaderName, HeaderValue};
+use axum::http::{HeaderName, HeaderValue, Method};
 use axum::middleware::Next;
 use axum::response::Response;
 
@@ -37,6 +37,33 @@ fn request_id(request: &Request) -> String {
     }
 }
 
+/// What the access log and the metrics show for a client that went away before it had an answer.
+const CLIENT_CLOSED_REQUEST: u16 = 499;
+
+/// A request that is being answered. Dropped before that, its client has gone away.
+struct Unanswered {
+    state: AppState,
+    path: Option<MatchedPath>,
+    method: Method,
+    id: String,
+    started: Instant,
+    status: u16,
+}
+
+impl Drop for Unanswered {
+    fn drop(&mut self) {
+        let handler = self.path.as_ref().map_or("none", MatchedPath::as_str);
+        let elapsed = self.started.elapsed();
+        self.state
+            .http()
+            .record(handler, self.method.as_str(), self.status, elapsed);
+        tracing::debug!(
+            target: "vllm_rs::access", request_id = %self.id, method = %self.method, handler, status = self.status,
+            elapsed_ms = elapsed.as_secs_f64() * 1e3
+        );
+    }
+}
+
 /// Gives the request its id, and records how it was answered.
 pub async fn observe(
     State(state): State<AppState>,
@@ -44,21 +71,19 @@ pub async fn observe(
     mut request: Request,
     next: Next,
 ) -> Response {
-    let started = Instant::now();
     let id = request_id(&request);
-    let method = request.method().clone();
+    let mut record = Unanswered {
+        state,
+        path,
+        method: request.method().clone(),
+        id: id.clone(),
+        started: Instant::now(),
+        status: CLIENT_CLOSED_REQUEST,
+    };
     request.extensions_mut().insert(RequestId(id.clone()));
     let mut response = next.run(request).await;
-    let handler = path.as_ref().map_or("none", MatchedPath::as_str);
-    let status = response.status();
-    let elapsed = started.elapsed();
-    state
-        .http()
-        .record(handler, method.as_str(), status.as_u16(), elapsed);
-    tracing::debug!(
-        target: "vllm_rs::access", request_id = %id, %method, handler, status = status.as_u16(),
-        elapsed_ms = elapsed.as_secs_f64() * 1e3
-    );
+    record.status = response.status().as_u16();
+    drop(record);
     if let Ok(value) = HeaderValue::from_str(&id) {
         response.headers_mut().insert(X_REQUEST_ID, value);
     }

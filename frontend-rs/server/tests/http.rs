@@ -255,6 +255,44 @@ async fn browsers_may_call_from_allowed_origins_only() {
 }
 
 #[tokio::test]
+async fn a_preflight_allows_the_headers_that_the_browser_asks_for() {
+    let mut config = Config::default();
+    config.frontend.allowed_origins = vec!["*".to_owned()];
+    let server = TestServer::with(&config, FakeEngine::default());
+    let preflight = Request::options(CHAT)
+        .header(header::ORIGIN, "https://a.example")
+        .header(header::ACCESS_CONTROL_REQUEST_METHOD, "POST")
+        .header(
+            header::ACCESS_CONTROL_REQUEST_HEADERS,
+            "authorization,content-type",
+        )
+        .body(Body::empty())
+        .expect("valid");
+    let answer = server.send(preflight).await;
+    assert_eq!(answer.status(), StatusCode::OK);
+    assert_eq!(
+        answer.headers()[header::ACCESS_CONTROL_ALLOW_HEADERS],
+        "authorization,content-type"
+    );
+}
+
+#[tokio::test]
+async fn a_client_that_leaves_before_its_answer_is_counted() {
+    use futures::FutureExt;
+    let server = TestServer::with(&Config::default(), FakeEngine::ending("a", Ending::Hang));
+    let waiting = server.send(post_request(CHAT, &chat()));
+    assert!(waiting.now_or_never().is_none(), "the engine never answers");
+    let page = text_of(
+        server
+            .send(Request::get("/metrics").body(Body::empty()).expect("valid"))
+            .await,
+    )
+    .await;
+    let line = format!("http_requests_total{{handler=\"{CHAT}\",method=\"POST\",status=\"4xx\"}} 1");
+    assert!(page.contains(&line), "{page}");
+}
+
+#[tokio::test]
 async fn the_request_id_is_the_client_s_or_a_new_one() {
     let server = TestServer::new();
     let ask = |id: &str| {

@@ -81,7 +81,7 @@ async fn start_http(config: &Config, state: &AppState) -> Result<Http, CommandEr
     }
     let stop = CancellationToken::new();
     let router = app::router(state.clone(), &config.frontend.allowed_origins);
-    let task = tokio::spawn(listen::serve(listener, router, stop.clone()));
+    let task = tokio::spawn(listen::serve(listener, router, state.clone(), stop.clone()));
     Ok(Http { stop, task, url })
 }
 

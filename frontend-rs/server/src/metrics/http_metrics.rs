@@ -62,6 +62,12 @@ impl HttpMetrics {
     }
 
     pub fn render(&self, out: &mut Exposition) {
+        out.gauge(
+            "vllm_rs:open_connections",
+            "Client connections that are open.",
+            "",
+            self.open_connections.get() as f64,
+        );
         out.family(
             "http_requests_total",
             "counter",

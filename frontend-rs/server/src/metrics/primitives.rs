@@ -20,17 +20,22 @@ impl Counter {
     }
 }
 
-/// A number that moves both ways.
+/// A number of things that exist now.
 #[derive(Debug, Default)]
 pub struct Gauge(AtomicU64);
 
 impl Gauge {
-    pub fn set(&self, value: f64) {
-        self.0.store(value.to_bits(), Relaxed);
+    pub fn inc(&self) {
+        self.0.fetch_add(1, Relaxed);
     }
 
-    pub fn get(&self) -> f64 {
-        f64::from_bits(self.0.load(Relaxed))
+    /// Undoes one `inc`.
+    pub fn dec(&self) {
+        self.0.fetch_sub(1, Relaxed);
+    }
+
+    pub fn get(&self) -> u64 {
+        self.0.load(Relaxed)
     }
 }
 

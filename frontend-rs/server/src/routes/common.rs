@@ -60,17 +60,19 @@ pub fn log_station(request_id: &str, station: &'static str, arrival: Instant, pr
     );
 }
 
-/// Logs a request with its text, where `--enable-log-requests` allows that.
-pub fn log_request(state: &AppState, model: &Model, plan: &GenerationPlan) {
+/// Logs counts and parameters of a request under `--enable-log-requests`. Its text, stop strings and token ids
+/// are never logged.
+pub fn log_request(state: &AppState, plan: &GenerationPlan) {
     if !state.log_requests() {
         return;
     }
+    let sampling = &plan.sampling;
     for prompt in &plan.prompts {
-        let text = model.decode(prompt, false).unwrap_or_default();
         tracing::info!(
             target: "vllm_rs::request", request_id = %plan.request_id, prompt_tokens = prompt.len(),
-            max_tokens = plan.asked.max_tokens, n = plan.sampling.n, temperature = plan.sampling.temperature,
-            prompt = %text, "request"
+            max_tokens = plan.asked.max_tokens, n = sampling.n, temperature = sampling.temperature,
+            top_p = sampling.top_p, top_k = sampling.top_k, seed = sampling.seed,
+            stop_strings = sampling.stop.len(), "request"
         );
     }
 }

@@ -35,7 +35,11 @@ impl TestServer {
     }
 
     pub fn with(config: &Config, engine: FakeEngine) -> Self {
-        let state = AppState::new(config);
+        Self::with_limits(config, Limits::from_config(config), engine)
+    }
+
+    pub fn with_limits(config: &Config, limits: Limits, engine: FakeEngine) -> Self {
+        let state = AppState::with_limits(config, limits.clone());
         let engine = Arc::new(engine);
         let model = Arc::new(tiny_model::model());
         let metrics = Arc::new(EngineMetrics::new(
@@ -43,12 +47,7 @@ impl TestServer {
             u64::from(model.max_model_len),
             Vec::new(),
         ));
-        let serving = Arc::new(Serving::new(
-            model,
-            engine.clone(),
-            metrics,
-            Limits::from_config(config),
-        ));
+        let serving = Arc::new(Serving::new(model, engine.clone(), metrics, limits));
         state.set_serving(serving.clone());
         let router = app::router(state.clone(), &config.frontend.allowed_origins);
         Self {

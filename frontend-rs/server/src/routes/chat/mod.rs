@@ -71,7 +71,7 @@ pub async fn chat_completions(
         sampling: chat.sampling,
         asked,
     };
-    log_request(&state, &serving.model, &plan);
+    log_request(&state, &plan);
     let generation = generate::start(&serving, plan)?;
     let mut response = if stream.stream {
         let prompt = generation.prompts[0].clone();

@@ -85,7 +85,7 @@ pub async fn completions(
         sampling: body.sampling,
         asked,
     };
-    log_request(&state, &serving.model, &plan);
+    log_request(&state, &plan);
     let generation = generate::start(&serving, plan)?;
 
     let new_state = |(prompt, echo): (&_, &String)| {
