@@ -10,6 +10,7 @@ pub mod commands;
 pub mod connection;
 pub mod engine;
 pub mod error;
+pub mod facts;
 pub mod generate;
 pub mod limits;
 pub mod listen;

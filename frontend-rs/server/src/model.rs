@@ -11,6 +11,7 @@ use vllm_rs_text::{
 };
 
 use crate::error::ApiError;
+use crate::facts::MaxModelLen;
 use crate::generate::params::SamplingDefaults;
 
 /// Why the frontend cannot use a model.
@@ -37,8 +38,8 @@ pub struct Model {
     pub tokenizer: Tokenizer,
     /// `None` where the model has no chat template: then only completions are served.
     pub template: Option<ChatTemplate>,
-    /// Tokens, prompt and answer together.
-    pub max_model_len: u32,
+    /// As configured, until the engine has said.
+    pub max_model_len: MaxModelLen,
     /// Width of the output layer, at least the tokenizer's.
     pub vocab_size: u32,
     /// Tokens that end an answer; the first is the primary one.
@@ -124,10 +125,12 @@ impl Model {
             names,
             root: config.model.clone(),
             created_unix_s: crate::generate::start::unix_seconds() as u64,
-            max_model_len: config
-                .max_model_len
-                .unwrap_or(context)
-                .clamp(2, u64::from(u32::MAX)) as u32,
+            max_model_len: MaxModelLen::from(
+                config
+                    .max_model_len
+                    .unwrap_or(context)
+                    .clamp(2, u64::from(u32::MAX)) as u32,
+            ),
             vocab_size: width.max(tokenizer.vocab_size() as u64) as u32,
             tokenizer,
             template,

@@ -17,6 +17,7 @@ use super::{CommandError, headless};
 use crate::app;
 use crate::build_info;
 use crate::cli::ServeCommand;
+use crate::facts;
 use crate::limits::Limits;
 use crate::listen::{self, Listener};
 use crate::metrics::EngineMetrics;
@@ -159,38 +160,24 @@ fn open_for_work(
     config: &Config,
     state: &AppState,
     client: &EngineClient,
-    mut model: Model,
+    model: Model,
 ) -> Arc<EngineMetrics> {
-    let ready = client.ready();
-    if ready.max_model_len > 0 {
-        model.max_model_len = u32::try_from(ready.max_model_len).unwrap_or(u32::MAX);
-    }
-    let cache = [
-        ("block_size", ready.block_size.to_string()),
-        ("num_gpu_blocks", ready.num_gpu_blocks.to_string()),
-        ("cache_dtype", config.cache.kv_cache_dtype.as_str().to_owned()),
-        (
-            "enable_prefix_caching",
-            config.cache.enable_prefix_caching.to_string(),
-        ),
-    ];
-    let cache = cache
-        .into_iter()
-        .map(|(name, value)| (name.to_owned(), value))
-        .collect();
+    // First, since the buckets of histograms go by it.
+    model.max_model_len.learn(&client.ready());
     let metrics = Arc::new(EngineMetrics::new(
         &model.names[0],
-        u64::from(model.max_model_len),
-        cache,
+        u64::from(model.max_model_len.get()),
+    ));
+    let model = Arc::new(model);
+    tokio::spawn(facts::follow(
+        config.clone(),
+        client.clone(),
+        model.clone(),
+        metrics.clone(),
     ));
     tokio::spawn(record_steps(client.stats_feed(), metrics.clone()));
     let engine = Arc::new(RemoteEngine::new(client.clone()));
-    let serving = Serving::new(
-        Arc::new(model),
-        engine,
-        metrics.clone(),
-        Limits::from_config(config),
-    );
+    let serving = Serving::new(model, engine, metrics.clone(), Limits::from_config(config));
     state.set_serving(Arc::new(serving));
     metrics
 }
@@ -199,7 +186,7 @@ fn open_for_work(
 fn announce(config: &Config, url: &str, state: &AppState) {
     let Some(serving) = state.serving() else { return };
     let model = &serving.model;
-    tracing::info!(%url, model = %model.names[0], max_model_len = model.max_model_len, "ready");
+    tracing::info!(%url, model = %model.names[0], max_model_len = model.max_model_len.get(), "ready");
     let (socket, base) = match url.strip_prefix("unix:") {
         Some(path) => (format!(" --unix-socket {path}"), "http://localhost"),
         None => (String::new(), url),

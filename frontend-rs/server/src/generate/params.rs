@@ -119,7 +119,7 @@ pub fn resolve(
 }
 
 fn max_tokens(asked: Asked, model: &Model, prompt_tokens: usize) -> Result<u32, ApiError> {
-    let limit = model.max_model_len as usize;
+    let limit = model.max_model_len.get() as usize;
     if prompt_tokens == 0 {
         return Err(ApiError::invalid(
             "prompt",

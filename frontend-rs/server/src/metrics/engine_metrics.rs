@@ -68,11 +68,11 @@ pub struct EngineMetrics {
     /// Bytes per part of the engine's memory, as it reported them.
     memory_bytes: Mutex<Vec<(String, f64)>>,
     /// Labels of `vllm:cache_config_info`.
-    cache_config: Vec<(String, String)>,
+    cache_config: Mutex<Vec<(String, String)>>,
 }
 
 impl EngineMetrics {
-    pub fn new(model_name: &str, max_model_len: u64, cache_config: Vec<(String, String)>) -> Self {
+    pub fn new(model_name: &str, max_model_len: u64) -> Self {
         let tokens = buckets::token_counts(max_model_len);
         let seconds = || Histogram::new(buckets::REQUEST_S);
         Self {
@@ -101,7 +101,7 @@ impl EngineMetrics {
             request_max_tokens: Histogram::new(&tokens),
             iteration_tokens: Histogram::new(buckets::ITERATION_TOKENS),
             memory_bytes: Mutex::default(),
-            cache_config,
+            cache_config: Mutex::default(),
         }
     }
 
@@ -117,6 +117,13 @@ impl EngineMetrics {
     pub fn set_memory(&self, parts: Vec<(String, f64)>) {
         if let Ok(mut memory) = self.memory_bytes.lock() {
             *memory = parts;
+        }
+    }
+
+    /// Replaces the labels of `vllm:cache_config_info`.
+    pub fn set_cache_config(&self, labels: Vec<(String, String)>) {
+        if let Ok(mut current) = self.cache_config.lock() {
+            *current = labels;
         }
     }
 
@@ -151,8 +158,10 @@ impl EngineMetrics {
             usage,
         );
         let mut config: Vec<(&str, &str)> = vec![("engine", "0")];
+        let cache_config = self.cache_config.lock().map(|labels| labels.clone());
+        let cache_config = cache_config.unwrap_or_default();
         config.extend(
-            self.cache_config
+            cache_config
                 .iter()
                 .map(|(name, value)| (name.as_str(), value.as_str())),
         );

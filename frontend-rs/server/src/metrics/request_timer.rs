@@ -149,7 +149,7 @@ mod tests {
 
     #[test]
     fn every_start_has_exactly_one_end() {
-        let metrics = Arc::new(EngineMetrics::new("m", 100, Vec::new()));
+        let metrics = Arc::new(EngineMetrics::new("m", 100));
         let group = RequestGroup::new(metrics.clone());
         let start = || RequestTimer::start(group.clone(), Instant::now(), 3);
         let mut stopped = start();

@@ -80,7 +80,7 @@ pub fn log_request(state: &AppState, plan: &GenerationPlan) {
 /// Keeps the last `limit` tokens of a prompt (`truncate_prompt_tokens`; -1 = what the context holds).
 pub fn truncate(prompt: &mut Vec<u32>, limit: Option<i64>, model: &Model) {
     let Some(limit) = limit else { return };
-    let limit = usize::try_from(limit).unwrap_or(model.max_model_len as usize - 1);
+    let limit = usize::try_from(limit).unwrap_or(model.max_model_len.get() as usize - 1);
     if prompt.len() > limit {
         prompt.drain(..prompt.len() - limit);
     }

@@ -16,7 +16,7 @@ fn card(model: &Model, name: &str) -> Value {
         "owned_by": "vllm-rs",
         "root": model.root,
         "parent": null,
-        "max_model_len": model.max_model_len,
+        "max_model_len": model.max_model_len.get(),
         "permission": [],
     })
 }

@@ -84,7 +84,7 @@ pub async fn tokenize(
         let strings: Option<Vec<String>> = return_token_strs.then(|| tokens.iter().map(spell).collect());
         Ok(json!({
             "count": tokens.len(),
-            "max_model_len": model.max_model_len,
+            "max_model_len": model.max_model_len.get(),
             "tokens": tokens,
             "token_strs": strings,
         }))

@@ -42,11 +42,7 @@ impl TestServer {
         let state = AppState::with_limits(config, limits.clone());
         let engine = Arc::new(engine);
         let model = Arc::new(tiny_model::model());
-        let metrics = Arc::new(EngineMetrics::new(
-            "tiny",
-            u64::from(model.max_model_len),
-            Vec::new(),
-        ));
+        let metrics = Arc::new(EngineMetrics::new("tiny", u64::from(model.max_model_len.get())));
         let serving = Arc::new(Serving::new(model, engine.clone(), metrics, limits));
         state.set_serving(serving.clone());
         let router = app::router(state.clone(), &config.frontend.allowed_origins);

@@ -63,7 +63,7 @@ pub fn model() -> Model {
         created_unix_s: 1,
         tokenizer,
         template: Some(template),
-        max_model_len: MAX_MODEL_LEN,
+        max_model_len: MAX_MODEL_LEN.into(),
         vocab_size: VOCAB_SIZE,
         eos_token_ids: vec![IM_END],
         defaults: SamplingDefaults::default(),
