@@ -72,7 +72,6 @@ def _enum(flag: Flag) -> list[str]:
     lines += ["#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]"]
     lines += [f"pub enum {name} {{"]
     for choice in flag.choices:
-        lines += [f"    /// `{choice}`"]
         aliases = [other for other, target in flag.aliases.items() if target == choice]
         extra = f", aliases = {json.dumps(aliases)}" if aliases else ""
         if choice == flag.default:
@@ -106,6 +105,7 @@ def _argument(flag: Flag) -> list[str]:
         state = "on" if flag.default else "off"
         help_text += f" [default: {state}; --{flag.negative_name} turns it off]"
         parts += [
+            "hide_possible_values = true",
             "num_args = 0..=1",
             "require_equals = true",
             'default_missing_value = "true"',

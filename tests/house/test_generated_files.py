@@ -44,5 +44,5 @@ def test_every_flag_is_in_the_help_with_its_default(repo_root: Path, vllm_rs_bin
             continue
         assert f"--{flag.name}" in text
         if flag.default is not None and flag.type != "bool":
-            entry = text.partition(f"--{flag.name} ")[2].partition("\n      --")[0]
+            entry = text.partition(f"\n      --{flag.name} ")[2].partition("\n      --")[0]
             assert f"[default: {flag.default}" in entry.replace("\n", " "), flag.name

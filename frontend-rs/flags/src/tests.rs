@@ -63,7 +63,7 @@ fn other_value(flag: &str) -> Option<Vec<String>> {
         "log-format" => "json",
         "gpu-memory-utilization" => "0.5",
         "max-num-batched-tokens" => "1K",
-        "shutdown-timeout" => "1.5",
+        "shutdown-timeout" | "decode-latency-target-ms" => "1.5",
         "data-parallel-size-local" => "0",
         "host" => "localhost",
         _ => "",
