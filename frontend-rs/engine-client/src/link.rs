@@ -28,6 +28,8 @@ pub(crate) struct Link {
     pub(crate) identity: Bytes,
     addresses: EngineAddresses,
     build: Option<BuildIdentity>,
+    /// Whatever reaches the sockets of a foreign engine may be no engine at all.
+    foreign: bool,
 }
 
 async fn bind(socket: &mut impl Socket, address: &str) -> Result<String, ClientError> {
@@ -81,6 +83,7 @@ impl Link {
                 ..EngineAddresses::default()
             },
             build: config.build.clone(),
+            foreign: matches!(config.source, EngineSource::External { .. }),
         })
     }
 
@@ -98,7 +101,8 @@ impl Link {
     }
 
     /// Answers HELLOs until the engine has registered. Messages that make no sense are passed over:
-    /// the engine they come from is none that can register.
+    /// the engine they come from is none that can register. An engine that we started ourselves gets one
+    /// registration only: nothing better comes after one that cannot be used.
     pub(crate) async fn register(&mut self) -> Result<EngineCoreReadyResponse, ClientError> {
         loop {
             tokio::select! {
@@ -107,11 +111,14 @@ impl Link {
                     Err(error) => return Err(ClientError::Handshake { reason: error.to_string() }),
                 },
                 message = self.input.recv() => match message {
-                    Ok(message) => {
-                        if let Some(ready) = self.on_registration(&message.into_vec())? {
-                            return Ok(ready);
+                    Ok(message) => match self.on_registration(&message.into_vec()) {
+                        Ok(Some(ready)) => return Ok(ready),
+                        Ok(None) => {}
+                        Err(error) if self.foreign => {
+                            tracing::error!(%error, "an engine that cannot be used has registered; waiting for another");
                         }
-                    }
+                        Err(error) => return Err(error),
+                    },
                     Err(error) => return Err(ClientError::Handshake { reason: error.to_string() }),
                 },
             }

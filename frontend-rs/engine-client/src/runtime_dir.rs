@@ -13,6 +13,8 @@ const MAX_SOCKET_PATH_BYTES: usize = 107;
 const LONGEST_NAME_BYTES: usize = 16;
 const PREFIX: &str = "vllm-rs-";
 const LOCK_FILE: &str = "lock";
+/// Its name until its lock is held.
+const NEW_LOCK_FILE: &str = "lock.new";
 
 /// A folder of mode 0700, removed on drop. Its lock is held for as long as its owner lives, so that
 /// others can tell a folder in use from a stale one without trusting process ids.
@@ -64,8 +66,11 @@ impl RuntimeDir {
             reason: error.to_string(),
         };
         DirBuilder::new().mode(0o700).create(&path).map_err(failed)?;
-        let lock = File::create(path.join(LOCK_FILE)).map_err(failed)?;
+        // A sweeper takes a lock file that nobody holds for a dead owner's, so it only ever sees a held one.
+        let new = path.join(NEW_LOCK_FILE);
+        let lock = File::create(&new).map_err(failed)?;
         lock.try_lock().map_err(|error| failed(error.into()))?;
+        fs::rename(&new, path.join(LOCK_FILE)).map_err(failed)?;
         Ok(Self { path, _lock: lock })
     }
 
@@ -139,6 +144,28 @@ mod tests {
         let _second = RuntimeDir::create(Some(parent.path())).unwrap();
         assert!(held.path().exists() && other.exists());
         assert!(!stale.exists());
+    }
+
+    #[test]
+    fn a_sweep_never_takes_a_folder_that_is_just_being_made() {
+        let parent = tempfile::tempdir().unwrap();
+        let stop = std::sync::atomic::AtomicBool::new(false);
+        std::thread::scope(|scope| {
+            for _ in 0..2 {
+                scope.spawn(|| {
+                    while !stop.load(std::sync::atomic::Ordering::Relaxed) {
+                        sweep(parent.path());
+                    }
+                });
+            }
+            let made: Vec<_> = (0..150)
+                .map(|_| RuntimeDir::create(Some(parent.path())))
+                .collect();
+            stop.store(true, std::sync::atomic::Ordering::Relaxed);
+            for dir in made {
+                assert!(dir.unwrap().path().join(LOCK_FILE).exists());
+            }
+        });
     }
 
     #[test]

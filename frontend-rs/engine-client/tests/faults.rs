@@ -12,6 +12,11 @@ use vllm_rs_engine_client::{
     ClientConfig, ClientError, EngineClient, EngineHealth, EngineSource, RestartPolicy, RuntimeDir,
     StreamError,
 };
+use vllm_rs_wire::{
+    EngineCoreReadyResponse, HandshakeInit, HandshakeMessage, HandshakeStatus, decode_payload, encode_payload,
+};
+use zeromq::util::PeerIdentity;
+use zeromq::{DealerSocket, Socket, SocketOptions, SocketRecv, SocketSend, ZmqMessage};
 
 fn is_dead(health: &EngineHealth) -> bool {
     matches!(health, EngineHealth::Dead { .. })
@@ -240,6 +245,49 @@ async fn a_foreign_engine_may_come_back_with_the_same_identity() {
             .await
             .unwrap();
     }
+}
+
+#[tokio::test]
+async fn a_registration_that_makes_no_sense_is_passed_over() {
+    let dir = RuntimeDir::create(None).unwrap();
+    let handshake_address = dir.address("h");
+    let source = EngineSource::External {
+        handshake_address: handshake_address.clone(),
+    };
+    let client = EngineClient::start(config(source)).unwrap();
+    let dealer = || {
+        let mut options = SocketOptions::default();
+        options.peer_identity(PeerIdentity::try_from(&[0, 0][..]).unwrap());
+        DealerSocket::with_options(options)
+    };
+    let message = |frames| ZmqMessage::try_from(frames).unwrap();
+    let mut handshake = dealer();
+    soon("the handshake socket", async {
+        while handshake.connect(&handshake_address).await.is_err() {
+            tokio::task::yield_now().await;
+        }
+    })
+    .await;
+    let hello = HandshakeMessage {
+        status: Some(HandshakeStatus::Hello),
+        ..HandshakeMessage::default()
+    };
+    handshake.send(message(encode_payload(&hello))).await.unwrap();
+    let init = soon("INIT", handshake.recv()).await.unwrap().into_vec();
+    let init: HandshakeInit = decode_payload(&init).unwrap();
+    let mut input = dealer();
+    input.connect(&init.addresses.inputs[0]).await.unwrap();
+    input
+        .send(message(encode_payload(&"no ready response".to_owned())))
+        .await
+        .unwrap();
+    let ready = EngineCoreReadyResponse {
+        max_model_len: 77,
+        ..EngineCoreReadyResponse::default()
+    };
+    input.send(message(encode_payload(&ready))).await.unwrap();
+    soon("registration", client.wait_ready()).await.unwrap();
+    assert_eq!(client.ready().max_model_len, 77);
 }
 
 #[tokio::test]
