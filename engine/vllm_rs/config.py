@@ -106,6 +106,11 @@ def _check_together(config: EngineConfig) -> None:
             f"--max-num-batched-tokens {tokens} is below --max-num-seqs {requests}: every running request "
             "needs one token per step; raise the first or lower the second"
         )
+    if config.scheduler.decode_latency_target_ms is not None and not config.scheduler.enable_chunked_prefill:
+        raise ConfigError(
+            "--decode-latency-target-ms cuts prompts into chunks: "
+            "it cannot go with --no-enable-chunked-prefill"
+        )
 
 
 def _canonical(name: str, value: Any) -> Any:

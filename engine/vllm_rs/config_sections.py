@@ -41,6 +41,8 @@ class ModelConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
     memory holds when auto [tokens]."""
     seed: Annotated[int, msgspec.Meta(ge=0, le=9223372036854775807)] | None = None
     """Base seed for requests that carry none. Default: drawn at start."""
+    max_logprobs: Annotated[int, msgspec.Meta(ge=0, le=1048576)] = 20
+    """Most log-probabilities per token a request may ask for."""
     trust_remote_code: bool = False
     """Parsed for compatibility and always refused: code from a model repository is never run; the
     architectures listed in the README work without it."""
@@ -81,6 +83,9 @@ class SchedulerConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, k
     """Largest prefill chunk of one request in one step; 0 = no limit beyond the budget [tokens]."""
     scheduling_policy: Literal["fcfs", "priority"] = "fcfs"
     """Order of waiting requests: first come first served, or by the request's `priority` (smaller first)."""
+    decode_latency_target_ms: Annotated[float, msgspec.Meta(gt=0.0, le=600000.0)] | None = None
+    """While requests are decoding, cut prefill so that a step takes about this long; 16 tokens of prefill
+    still run in every step. Default: only --max-num-batched-tokens cuts it [milliseconds]."""
     max_num_queued_reqs: Annotated[int, msgspec.Meta(ge=1, le=1048576)] = 4096
     """Requests that may wait for their first token; beyond it the answer is 429 [requests]."""
     max_num_queued_tokens: Annotated[int, msgspec.Meta(ge=1, le=1099511627776)] | None = None
@@ -94,7 +99,8 @@ class ExecutionConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, k
     device: Literal["cpu", "torch"] = "cpu"
     """Back end: cpu (our kernels), or torch (the readable reference; needs torch installed)."""
     cpu_threads: Annotated[int, msgspec.Meta(ge=1, le=1024)] | None = None
-    """Threads of the kernel pool. Default: the physical cores this process may use."""
+    """Threads of the kernel pool. Default: the physical cores this process may use, or fewer where a control
+    group's CPU quota is smaller."""
     cpu_isa: Literal["auto", "amx", "avx512_bf16", "avx512", "avx2", "scalar"] = "auto"
     """Kernel set. auto: the best this CPU offers; `vllm-rs doctor` lists them."""
     enforce_eager: bool = False
@@ -146,6 +152,7 @@ SECTION_OF_FIELD: dict[str, str] = {
     "dtype": "model",
     "max_model_len": "model",
     "seed": "model",
+    "max_logprobs": "model",
     "trust_remote_code": "model",
     "chat_template": "model",
     "generation_config": "model",
@@ -159,6 +166,7 @@ SECTION_OF_FIELD: dict[str, str] = {
     "enable_chunked_prefill": "scheduler",
     "long_prefill_token_threshold": "scheduler",
     "scheduling_policy": "scheduler",
+    "decode_latency_target_ms": "scheduler",
     "max_num_queued_reqs": "scheduler",
     "max_num_queued_tokens": "scheduler",
     "device": "execution",
@@ -185,6 +193,7 @@ ALLOWED_VALUES: dict[str, str] = {
     "dtype": "one of auto, float32, bfloat16, float16",
     "max_model_len": "1 to 16777216",
     "seed": "0 to 9223372036854775807",
+    "max_logprobs": "0 to 1048576",
     "block_size": "one of 8, 16, 32, 64, 128, 256, 512, 1024",
     "kv_cache_memory_bytes": "1 to 1125899906842624",
     "gpu_memory_utilization": "above 0, at most 1",
@@ -193,6 +202,7 @@ ALLOWED_VALUES: dict[str, str] = {
     "max_num_batched_tokens": "1 to 1048576",
     "long_prefill_token_threshold": "0 to 1048576",
     "scheduling_policy": "one of fcfs, priority",
+    "decode_latency_target_ms": "above 0, at most 600000",
     "max_num_queued_reqs": "1 to 1048576",
     "max_num_queued_tokens": "1 to 1099511627776",
     "device": "one of cpu, torch",

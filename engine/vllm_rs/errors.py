@@ -65,3 +65,9 @@ class InvariantError(VllmRsError):
     """Book-keeping that contradicts itself: a bug of ours, fatal for the engine."""
 
     kind = "InvariantError"
+
+
+class EngineDeadError(VllmRsError):
+    """The engine failed before, with the error that is this one's cause, and runs no further step."""
+
+    kind = "EngineDeadError"

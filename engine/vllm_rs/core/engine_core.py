@@ -12,15 +12,21 @@ from collections.abc import Iterable
 from vllm_rs.config import EngineConfig
 from vllm_rs.core import step_log
 from vllm_rs.core.setup import EventSink, build, ignore_event
-from vllm_rs.core.stats import make_scheduler_stats
+from vllm_rs.core.stats import make_scheduler_stats, step_details
 from vllm_rs.env import check_invariants
-from vllm_rs.errors import InvariantError, RequestError
+from vllm_rs.errors import EngineDeadError, InvariantError, RequestError
 from vllm_rs.exec.executor import Executor
 from vllm_rs.sched.audit import check_integrity as audit
 from vllm_rs.sched.commit import commit_step
 from vllm_rs.sched.request import Request
 from vllm_rs.sched.scheduler import Scheduler
-from vllm_rs.wire import EngineCoreOutput, EngineCoreOutputs, EngineCoreRequest, FinishReason
+from vllm_rs.wire import (
+    EngineCoreOutput,
+    EngineCoreOutputs,
+    EngineCoreRequest,
+    FinishReason,
+    IterationDetails,
+)
 from vllm_rs.wire_validate import SamplingLimits, validate_request
 
 StepOutputs = dict[int, EngineCoreOutputs]
@@ -52,9 +58,13 @@ class EngineCore:
         self.budget = parts.budget
         self.dtype = parts.dtype
         self.sampling_limits = SamplingLimits(
-            vocab_size=executor.vocab_size, max_model_len=self.scheduler.limits.max_model_len
+            vocab_size=executor.vocab_size,
+            max_model_len=self.scheduler.limits.max_model_len,
+            max_logprobs=config.model.max_logprobs,
         )
         self._executor = executor
+        self._failure: BaseException | None = None
+        """What ended this engine: its book-keeping may contradict itself from then on."""
 
     @property
     def max_model_len(self) -> int:
@@ -86,6 +96,7 @@ class EngineCore:
 
     def add(self, request: Request) -> None:
         """Queue a prepared request. Raises RequestError if its id is in use or the queue is full."""
+        self._check_alive()
         limit = self.config.scheduler.max_num_queued_reqs
         if request.request_id in self.scheduler.requests:
             raise RequestError("request_id", "unique among unfinished requests", request.request_id)
@@ -117,7 +128,22 @@ class EngineCore:
     # Schedule, execute, commit, emit
 
     def step(self) -> StepOutputs:
-        """One iteration; returns what each client has to hear."""
+        """One iteration; returns what each client has to hear. After a failure every further call raises
+        EngineDeadError.
+        """
+        self._check_alive()
+        try:
+            return self._step()
+        except BaseException as error:  # an interrupt leaves a step half done as well
+            self._failure = error
+            raise
+
+    def _check_alive(self) -> None:
+        if self._failure is not None:
+            kind = type(self._failure).__name__
+            raise EngineDeadError(f"a step failed before: {kind}: {self._failure}") from self._failure
+
+    def _step(self) -> StepOutputs:
         start_s = time.monotonic()
         plan = self.scheduler.schedule()
         if not plan.rows:
@@ -135,11 +161,8 @@ class EngineCore:
         if is_logged:
             step_log.log_execution(plan, executed_s - planned_s)
         outputs = commit_step(self.scheduler, result)
-        num_prefill = sum(
-            len(row.token_ids) for row in plan.rows if row.num_sampled_rows == 0 or len(row.token_ids) > 1
-        )
-        self.scheduler.latency.observe(plan.num_tokens - num_prefill, num_prefill, executed_s - planned_s)
-        messages = self._messages(outputs)
+        self.scheduler.observe(plan, executed_s - planned_s)
+        messages = self._messages(outputs, step_details(plan, executed_s - start_s))
         if is_logged:
             step_log.log_output(plan, outputs, time.monotonic() - executed_s)
         return messages
@@ -169,13 +192,15 @@ class EngineCore:
         """A message that carries nothing but the statistics."""
         return self._messages({})
 
-    def _messages(self, outputs: dict[int, list[EngineCoreOutput]]) -> StepOutputs:
+    def _messages(
+        self, outputs: dict[int, list[EngineCoreOutput]], details: IterationDetails | None = None
+    ) -> StepOutputs:
         """Outputs by client; the statistics of the step go to one of them only."""
         messages = {client_index: self._message(batch) for client_index, batch in outputs.items()}
         first = next(iter(messages), 0)
         if first not in messages:
             messages[first] = self._message([])
-        messages[first].scheduler_stats = make_scheduler_stats(self.scheduler)
+        messages[first].scheduler_stats = make_scheduler_stats(self.scheduler, details)
         return messages
 
     def _message(self, outputs: list[EngineCoreOutput]) -> EngineCoreOutputs:

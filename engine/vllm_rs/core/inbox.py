@@ -90,9 +90,11 @@ class MessageReader:
         try:
             return self._read(frames)
         except WireError as error:
-            self.num_dropped += 1
             logger.warning("dropped a message of %d frames: %s", len(frames), error)
-            return None
+        except Exception:
+            logger.exception("dropped a message of %d frames: it could not be read", len(frames))
+        self.num_dropped += 1
+        return None
 
     def _read(self, frames: list[Buffer]) -> Message | None:
         if len(frames) < 2:
@@ -123,6 +125,10 @@ class MessageReader:
             return Add(self._prepare(wire), wire.abort_immediately)
         except RequestError as error:
             return Refused(wire.client_index, wire.request_id, str(error))
+        except Exception as error:  # a bug of ours: it costs this request, not the thread that serves all
+            logger.exception("request %s could not be checked", wire.request_id)
+            reason = f"internal error: {type(error).__name__}: {error}"
+            return Refused(wire.client_index, wire.request_id, reason)
 
     def _attribute(self, main: Buffer, cause: WireError) -> tuple[int, str]:
         """Whose request this was meant to be; raises WireError if that cannot be read."""

@@ -11,6 +11,7 @@ from vllm_rs.kv.host_memory import private_bytes, total_memory_bytes
 from vllm_rs.kv.manager import KVCacheManager
 from vllm_rs.kv.memory import MemoryBudget, MemoryDemand, solve
 from vllm_rs.kv.spec import group_layers
+from vllm_rs.sched.latency import InterTokenTarget, Unlimited
 from vllm_rs.sched.limits import SchedulerLimits
 from vllm_rs.sched.scheduler import Scheduler
 
@@ -111,4 +112,6 @@ def _scheduler(
         num_groups=num_groups,
         enable_caching=config.cache.enable_prefix_caching,
     )
-    return Scheduler(limits, kv)
+    target_ms = config.scheduler.decode_latency_target_ms
+    latency = Unlimited() if target_ms is None else InterTokenTarget(target_ms / 1e3)
+    return Scheduler(limits, kv, latency=latency)

@@ -1,12 +1,12 @@
 """The CPU device: one thread pool, one recorded program, native sampling. Never imports torch."""
 
-import os
 from collections.abc import Sequence
 
 from vllm_rs import _cpu
 from vllm_rs.config import ConfigError
 from vllm_rs.errors import InvariantError
 from vllm_rs.exec.backend import F32, Dtype, SampleResult, StepLimits
+from vllm_rs.exec.host_cpus import default_threads
 from vllm_rs.exec.ops.cpu_ops import CpuOps, CpuPacker
 from vllm_rs.exec.step import I32, StepArrays
 from vllm_rs.models.base import CausalLM
@@ -125,16 +125,3 @@ def record(
     model.head(ops, state)
     program.finalize()
     return program, head_op
-
-
-def default_threads() -> int:
-    """The CPUs this process may run on; hyper-threads share their arithmetic, so one per core."""
-    allowed = os.sched_getaffinity(0)
-    cores: set[str] = set()
-    for cpu in allowed:
-        try:
-            with open(f"/sys/devices/system/cpu/cpu{cpu}/topology/thread_siblings_list") as siblings:
-                cores.add(siblings.read().strip())
-        except OSError:
-            cores.add(str(cpu))
-    return max(1, len(cores))

@@ -6,6 +6,9 @@ from pathlib import Path
 
 _UNLIMITED_BYTES = 1 << 60
 """cgroup v1 writes a number near 2^63 for "no limit"."""
+_V2_FILES = ("memory.max", "memory.current", "inactive_file")
+_V1_FILES = ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file")
+"""Limit, usage, and the key of memory.stat whose pages can be reclaimed."""
 
 
 def available_memory_bytes(root: Path = Path("/")) -> int:
@@ -39,7 +42,8 @@ def _meminfo(root: Path, field: str) -> int:
 def _cgroup_limits(root: Path) -> list[tuple[int, int]]:
     """(limit, bytes in use that cannot be reclaimed) of each enclosing control group that has a limit."""
     limits = []
-    for folder, limit_file, usage_file, inactive_key in _cgroup_folders(root):
+    for is_v2, folder in cgroup_folders(root, "memory"):
+        limit_file, usage_file, inactive_key = _V2_FILES if is_v2 else _V1_FILES
         limit = _read_int(folder / limit_file)
         used = _read_int(folder / usage_file)
         if limit is None or used is None or limit >= _UNLIMITED_BYTES:
@@ -48,26 +52,25 @@ def _cgroup_limits(root: Path) -> list[tuple[int, int]]:
     return limits
 
 
-def _cgroup_folders(root: Path) -> list[tuple[Path, str, str, str]]:
-    """Folders from this process's own group up to the mounted root, for cgroup v2 and v1."""
+def cgroup_folders(root: Path, controller: str) -> list[tuple[bool, Path]]:
+    """(whether it is cgroup v2, folder) from this process's own group up to the mounted root."""
     base = root / "sys/fs/cgroup"
     try:
         lines = (root / "proc/self/cgroup").read_text().splitlines()
     except OSError:
         return []
-    folders: list[tuple[Path, str, str, str]] = []
+    folders: list[tuple[bool, Path]] = []
     for line in lines:
         _, controllers, path = line.split(":", 2)
         parts = [part for part in path.split("/") if part and part != ".."]
         if controllers == "":
-            files = ("memory.max", "memory.current", "inactive_file")
-            top = base
-        elif "memory" in controllers.split(","):
-            files = ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file")
-            top = base / "memory"
+            is_v2, top = True, base
+        elif controller in controllers.split(","):
+            # A mount may carry several controllers; each also has a link of its own name.
+            is_v2, top = False, base / controller
         else:
             continue
-        folders.extend((top.joinpath(*parts[:depth]), *files) for depth in range(len(parts), -1, -1))
+        folders.extend((is_v2, top.joinpath(*parts[:depth])) for depth in range(len(parts), -1, -1))
     return folders
 
 

@@ -61,6 +61,11 @@ class ScheduledRow(msgspec.Struct, array_like=True):
     num_prompt_logprob_rows: int = 0
     """Leading rows whose logits score the next prompt token (prompt_logprobs)."""
 
+    @property
+    def is_prefill(self) -> bool:
+        """Whether it runs more than the one token, and drafts, of a decode row."""
+        return len(self.token_ids) > 1 + self.num_draft_tokens or not self.num_sampled_rows
+
 
 class StepPlan(msgspec.Struct, array_like=True):
     """One step: what leaves, what enters, what runs. Order of `rows` is the order of results."""

@@ -312,11 +312,8 @@ class Scheduler:
 
     def observe(self, plan: StepPlan, elapsed_s: float) -> None:
         """Tell the latency budget what a step cost."""
-        num_decode = sum(len(row.token_ids) == 1 + row.num_draft_tokens for row in plan.rows)
-        num_prefill = sum(
-            len(row.token_ids) for row in plan.rows if len(row.token_ids) > 1 + row.num_draft_tokens
-        )
-        self.latency.observe(num_decode, num_prefill, elapsed_s)
+        num_prefill = sum(len(row.token_ids) for row in plan.rows if row.is_prefill)
+        self.latency.observe(plan.num_tokens - num_prefill, num_prefill, elapsed_s)
 
     # Preemption
 
@@ -346,7 +343,10 @@ class Scheduler:
 
     def _preempt(self, victim: Request) -> None:
         """Drop the victim's blocks; it will compute prompt and output again when it returns."""
-        self._budget += self._shares.pop(victim, 0)
+        share = self._shares.pop(victim, 0)
+        self._budget += share
+        if share > 1 + len(victim.draft_token_ids):
+            self._prefill_budget += share
         self.running.remove(victim)
         self.kv.free(victim.request_id)
         self.counters.num_preemptions += 1

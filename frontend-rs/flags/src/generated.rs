@@ -10,16 +10,13 @@ use crate::{FlagError, RefusedFlag, ScaledEnv};
 /// Values of `--load-format`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 pub enum LoadFormat {
-    /// `auto`
     #[default]
     #[value(name = "auto")]
     #[serde(rename = "auto")]
     Auto,
-    /// `safetensors`
     #[value(name = "safetensors")]
     #[serde(rename = "safetensors")]
     Safetensors,
-    /// `gguf`
     #[value(name = "gguf")]
     #[serde(rename = "gguf")]
     Gguf,
@@ -39,20 +36,16 @@ impl LoadFormat {
 /// Values of `--dtype`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 pub enum Dtype {
-    /// `auto`
     #[default]
     #[value(name = "auto")]
     #[serde(rename = "auto")]
     Auto,
-    /// `float32`
     #[value(name = "float32", aliases = ["float"])]
     #[serde(rename = "float32")]
     Float32,
-    /// `bfloat16`
     #[value(name = "bfloat16")]
     #[serde(rename = "bfloat16")]
     Bfloat16,
-    /// `float16`
     #[value(name = "float16", aliases = ["half"])]
     #[serde(rename = "float16")]
     Float16,
@@ -73,16 +66,13 @@ impl Dtype {
 /// Values of `--kv-cache-dtype`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 pub enum KvCacheDtype {
-    /// `auto`
     #[default]
     #[value(name = "auto")]
     #[serde(rename = "auto")]
     Auto,
-    /// `float32`
     #[value(name = "float32", aliases = ["float"])]
     #[serde(rename = "float32")]
     Float32,
-    /// `bfloat16`
     #[value(name = "bfloat16")]
     #[serde(rename = "bfloat16")]
     Bfloat16,
@@ -102,12 +92,10 @@ impl KvCacheDtype {
 /// Values of `--scheduling-policy`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 pub enum SchedulingPolicy {
-    /// `fcfs`
     #[default]
     #[value(name = "fcfs")]
     #[serde(rename = "fcfs")]
     Fcfs,
-    /// `priority`
     #[value(name = "priority")]
     #[serde(rename = "priority")]
     Priority,
@@ -126,12 +114,10 @@ impl SchedulingPolicy {
 /// Values of `--device`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 pub enum Device {
-    /// `cpu`
     #[default]
     #[value(name = "cpu")]
     #[serde(rename = "cpu")]
     Cpu,
-    /// `torch`
     #[value(name = "torch")]
     #[serde(rename = "torch")]
     Torch,
@@ -150,28 +136,22 @@ impl Device {
 /// Values of `--cpu-isa`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 pub enum CpuIsa {
-    /// `auto`
     #[default]
     #[value(name = "auto")]
     #[serde(rename = "auto")]
     Auto,
-    /// `amx`
     #[value(name = "amx")]
     #[serde(rename = "amx")]
     Amx,
-    /// `avx512_bf16`
     #[value(name = "avx512_bf16")]
     #[serde(rename = "avx512_bf16")]
     Avx512Bf16,
-    /// `avx512`
     #[value(name = "avx512")]
     #[serde(rename = "avx512")]
     Avx512,
-    /// `avx2`
     #[value(name = "avx2")]
     #[serde(rename = "avx2")]
     Avx2,
-    /// `scalar`
     #[value(name = "scalar")]
     #[serde(rename = "scalar")]
     Scalar,
@@ -194,24 +174,19 @@ impl CpuIsa {
 /// Values of `--log-level`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 pub enum LogLevel {
-    /// `error`
     #[value(name = "error", aliases = ["critical"])]
     #[serde(rename = "error")]
     Error,
-    /// `warning`
     #[value(name = "warning", aliases = ["warn"])]
     #[serde(rename = "warning")]
     Warning,
-    /// `info`
     #[default]
     #[value(name = "info")]
     #[serde(rename = "info")]
     Info,
-    /// `debug`
     #[value(name = "debug")]
     #[serde(rename = "debug")]
     Debug,
-    /// `trace`
     #[value(name = "trace")]
     #[serde(rename = "trace")]
     Trace,
@@ -233,12 +208,10 @@ impl LogLevel {
 /// Values of `--log-format`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
 pub enum LogFormat {
-    /// `text`
     #[default]
     #[value(name = "text")]
     #[serde(rename = "text")]
     Text,
-    /// `json`
     #[value(name = "json")]
     #[serde(rename = "json")]
     Json,
@@ -323,8 +296,11 @@ pub struct ServeArgs {
     /// Base seed for requests that carry none. Default: drawn at start.
     #[arg(long = "seed", env = "VLLM_RS_SEED", help_heading = "Model", value_parser = |text: &str| parse::int(text, 0, 9223372036854775807), help = "Base seed for requests that carry none. Default: drawn at start [0 to 9223372036854775807]", allow_negative_numbers = true, value_name = "NUMBER")]
     pub seed: Option<u64>,
+    /// Most log-probabilities per token a request may ask for.
+    #[arg(long = "max-logprobs", env = "VLLM_RS_MAX_LOGPROBS", help_heading = "Model", value_parser = |text: &str| parse::int(text, 0, 1048576), default_value = "20", help = "Most log-probabilities per token a request may ask for [0 to 1048576]", allow_negative_numbers = true, value_name = "NUMBER")]
+    pub max_logprobs: u64,
     /// Parsed for compatibility and always refused: code from a model repository is never run; the architectures listed in the README work without it.
-    #[arg(long = "trust-remote-code", env = "VLLM_RS_TRUST_REMOTE_CODE", help_heading = "Model", num_args = 0..=1, require_equals = true, default_missing_value = "true", value_name = "BOOL", overrides_with = "trust_remote_code_off", value_parser = clap::builder::BoolishValueParser::new(), help = "Parsed for compatibility and always refused: code from a model repository is never run; the architectures listed in the README work without it [default: off; --no-trust-remote-code turns it off]")]
+    #[arg(long = "trust-remote-code", env = "VLLM_RS_TRUST_REMOTE_CODE", help_heading = "Model", hide_possible_values = true, num_args = 0..=1, require_equals = true, default_missing_value = "true", value_name = "BOOL", overrides_with = "trust_remote_code_off", value_parser = clap::builder::BoolishValueParser::new(), help = "Parsed for compatibility and always refused: code from a model repository is never run; the architectures listed in the README work without it [default: off; --no-trust-remote-code turns it off]")]
     pub trust_remote_code: Option<bool>,
     /// Turns `--trust-remote-code` off.
     #[arg(
@@ -354,7 +330,7 @@ pub struct ServeArgs {
     #[arg(long = "block-size", env = "VLLM_RS_BLOCK_SIZE", help_heading = "KV cache", value_parser = |text: &str| parse::int_of(text, &[8, 16, 32, 64, 128, 256, 512, 1024]), default_value = "16", help = "Tokens per KV cache block [tokens] [one of 8, 16, 32, 64, 128, 256, 512, 1024]", allow_negative_numbers = true, value_name = "TOKENS")]
     pub block_size: u64,
     /// Keep finished blocks and reuse them for requests with the same prefix.
-    #[arg(long = "enable-prefix-caching", env = "VLLM_RS_ENABLE_PREFIX_CACHING", help_heading = "KV cache", num_args = 0..=1, require_equals = true, default_missing_value = "true", value_name = "BOOL", overrides_with = "enable_prefix_caching_off", value_parser = clap::builder::BoolishValueParser::new(), help = "Keep finished blocks and reuse them for requests with the same prefix [default: on; --no-enable-prefix-caching turns it off]")]
+    #[arg(long = "enable-prefix-caching", env = "VLLM_RS_ENABLE_PREFIX_CACHING", help_heading = "KV cache", hide_possible_values = true, num_args = 0..=1, require_equals = true, default_missing_value = "true", value_name = "BOOL", overrides_with = "enable_prefix_caching_off", value_parser = clap::builder::BoolishValueParser::new(), help = "Keep finished blocks and reuse them for requests with the same prefix [default: on; --no-enable-prefix-caching turns it off]")]
     pub enable_prefix_caching: Option<bool>,
     /// Turns `--enable-prefix-caching` off.
     #[arg(
@@ -387,7 +363,7 @@ pub struct ServeArgs {
     #[arg(long = "max-num-batched-tokens", env = "VLLM_RS_MAX_NUM_BATCHED_TOKENS", help_heading = "Scheduler", value_parser = |text: &str| parse::human_int(text, 1, 1048576), default_value = "512", help = "Token budget of one step, decode tokens and prefill chunks together [tokens] [1 to 1048576]", allow_negative_numbers = true, value_name = "TOKENS")]
     pub max_num_batched_tokens: u64,
     /// Split prompts over steps when they exceed the budget. Off: a prompt runs whole or waits.
-    #[arg(long = "enable-chunked-prefill", env = "VLLM_RS_ENABLE_CHUNKED_PREFILL", help_heading = "Scheduler", num_args = 0..=1, require_equals = true, default_missing_value = "true", value_name = "BOOL", overrides_with = "enable_chunked_prefill_off", value_parser = clap::builder::BoolishValueParser::new(), help = "Split prompts over steps when they exceed the budget. Off: a prompt runs whole or waits [default: on; --no-enable-chunked-prefill turns it off]")]
+    #[arg(long = "enable-chunked-prefill", env = "VLLM_RS_ENABLE_CHUNKED_PREFILL", help_heading = "Scheduler", hide_possible_values = true, num_args = 0..=1, require_equals = true, default_missing_value = "true", value_name = "BOOL", overrides_with = "enable_chunked_prefill_off", value_parser = clap::builder::BoolishValueParser::new(), help = "Split prompts over steps when they exceed the budget. Off: a prompt runs whole or waits [default: on; --no-enable-chunked-prefill turns it off]")]
     pub enable_chunked_prefill: Option<bool>,
     /// Turns `--enable-chunked-prefill` off.
     #[arg(
@@ -410,6 +386,9 @@ pub struct ServeArgs {
         help = "Order of waiting requests: first come first served, or by the request's `priority` (smaller first)"
     )]
     pub scheduling_policy: SchedulingPolicy,
+    /// While requests are decoding, cut prefill so that a step takes about this long; 16 tokens of prefill still run in every step. Default: only --max-num-batched-tokens cuts it.
+    #[arg(long = "decode-latency-target-ms", env = "VLLM_RS_DECODE_LATENCY_TARGET_MS", help_heading = "Scheduler", value_parser = |text: &str| parse::float(text, parse::Low::Above(0.0), 600000.0), help = "While requests are decoding, cut prefill so that a step takes about this long; 16 tokens of prefill still run in every step. Default: only --max-num-batched-tokens cuts it [milliseconds] [above 0, at most 600000]", allow_negative_numbers = true, value_name = "MILLISECONDS")]
+    pub decode_latency_target_ms: Option<f64>,
     /// Requests that may wait for their first token; beyond it the answer is 429.
     #[arg(long = "max-num-queued-reqs", env = "VLLM_RS_MAX_NUM_QUEUED_REQS", help_heading = "Scheduler", value_parser = |text: &str| parse::int(text, 1, 1048576), default_value = "4096", help = "Requests that may wait for their first token; beyond it the answer is 429 [requests] [1 to 1048576]", allow_negative_numbers = true, value_name = "REQUESTS")]
     pub max_num_queued_reqs: u64,
@@ -427,8 +406,8 @@ pub struct ServeArgs {
         help = "Back end: cpu (our kernels), or torch (the readable reference; needs torch installed)"
     )]
     pub device: Device,
-    /// Threads of the kernel pool. Default: the physical cores this process may use.
-    #[arg(long = "cpu-threads", env = "VLLM_RS_CPU_THREADS", help_heading = "Execution", value_parser = |text: &str| parse::int(text, 1, 1024), help = "Threads of the kernel pool. Default: the physical cores this process may use [1 to 1024]", allow_negative_numbers = true, value_name = "NUMBER")]
+    /// Threads of the kernel pool. Default: the physical cores this process may use, or fewer where a control group's CPU quota is smaller.
+    #[arg(long = "cpu-threads", env = "VLLM_RS_CPU_THREADS", help_heading = "Execution", value_parser = |text: &str| parse::int(text, 1, 1024), help = "Threads of the kernel pool. Default: the physical cores this process may use, or fewer where a control group's CPU quota is smaller [1 to 1024]", allow_negative_numbers = true, value_name = "NUMBER")]
     pub cpu_threads: Option<u64>,
     /// Kernel set. auto: the best this CPU offers; `vllm-rs doctor` lists them.
     #[arg(
@@ -442,7 +421,7 @@ pub struct ServeArgs {
     )]
     pub cpu_isa: CpuIsa,
     /// Replay the recorded program one call at a time instead of in one native call (for debugging).
-    #[arg(long = "enforce-eager", env = "VLLM_RS_ENFORCE_EAGER", help_heading = "Execution", num_args = 0..=1, require_equals = true, default_missing_value = "true", value_name = "BOOL", overrides_with = "enforce_eager_off", value_parser = clap::builder::BoolishValueParser::new(), help = "Replay the recorded program one call at a time instead of in one native call (for debugging) [default: off; --no-enforce-eager turns it off]")]
+    #[arg(long = "enforce-eager", env = "VLLM_RS_ENFORCE_EAGER", help_heading = "Execution", hide_possible_values = true, num_args = 0..=1, require_equals = true, default_missing_value = "true", value_name = "BOOL", overrides_with = "enforce_eager_off", value_parser = clap::builder::BoolishValueParser::new(), help = "Replay the recorded program one call at a time instead of in one native call (for debugging) [default: off; --no-enforce-eager turns it off]")]
     pub enforce_eager: Option<bool>,
     /// Turns `--enforce-eager` off.
     #[arg(long = "no-enforce-eager", overrides_with = "enforce_eager", hide = true)]
@@ -470,7 +449,7 @@ pub struct ServeArgs {
     )]
     pub log_format: LogFormat,
     /// Do not print throughput and queue lengths every ten seconds while requests run.
-    #[arg(long = "disable-log-stats", env = "VLLM_RS_DISABLE_LOG_STATS", help_heading = "Observability", num_args = 0..=1, require_equals = true, default_missing_value = "true", value_name = "BOOL", overrides_with = "disable_log_stats_off", value_parser = clap::builder::BoolishValueParser::new(), help = "Do not print throughput and queue lengths every ten seconds while requests run [default: off; --no-disable-log-stats turns it off]")]
+    #[arg(long = "disable-log-stats", env = "VLLM_RS_DISABLE_LOG_STATS", help_heading = "Observability", hide_possible_values = true, num_args = 0..=1, require_equals = true, default_missing_value = "true", value_name = "BOOL", overrides_with = "disable_log_stats_off", value_parser = clap::builder::BoolishValueParser::new(), help = "Do not print throughput and queue lengths every ten seconds while requests run [default: off; --no-disable-log-stats turns it off]")]
     pub disable_log_stats: Option<bool>,
     /// Turns `--disable-log-stats` off.
     #[arg(
@@ -480,7 +459,7 @@ pub struct ServeArgs {
     )]
     pub disable_log_stats_off: bool,
     /// Do not log requests. Prompts are never logged, with either setting.
-    #[arg(long = "disable-log-requests", env = "VLLM_RS_DISABLE_LOG_REQUESTS", help_heading = "Observability", num_args = 0..=1, require_equals = true, default_missing_value = "true", value_name = "BOOL", overrides_with = "disable_log_requests_off", value_parser = clap::builder::BoolishValueParser::new(), help = "Do not log requests. Prompts are never logged, with either setting [default: on; --enable-log-requests turns it off]")]
+    #[arg(long = "disable-log-requests", env = "VLLM_RS_DISABLE_LOG_REQUESTS", help_heading = "Observability", hide_possible_values = true, num_args = 0..=1, require_equals = true, default_missing_value = "true", value_name = "BOOL", overrides_with = "disable_log_requests_off", value_parser = clap::builder::BoolishValueParser::new(), help = "Do not log requests. Prompts are never logged, with either setting [default: on; --enable-log-requests turns it off]")]
     pub disable_log_requests: Option<bool>,
     /// Turns `--disable-log-requests` off.
     #[arg(
@@ -519,7 +498,7 @@ pub struct ServeArgs {
     )]
     pub api_key: Vec<Secret>,
     /// Listen beyond loopback without a key.
-    #[arg(long = "allow-unauthenticated", env = "VLLM_RS_ALLOW_UNAUTHENTICATED", help_heading = "Frontend", num_args = 0..=1, require_equals = true, default_missing_value = "true", value_name = "BOOL", overrides_with = "allow_unauthenticated_off", value_parser = clap::builder::BoolishValueParser::new(), help = "Listen beyond loopback without a key [default: off; --no-allow-unauthenticated turns it off]")]
+    #[arg(long = "allow-unauthenticated", env = "VLLM_RS_ALLOW_UNAUTHENTICATED", help_heading = "Frontend", hide_possible_values = true, num_args = 0..=1, require_equals = true, default_missing_value = "true", value_name = "BOOL", overrides_with = "allow_unauthenticated_off", value_parser = clap::builder::BoolishValueParser::new(), help = "Listen beyond loopback without a key [default: off; --no-allow-unauthenticated turns it off]")]
     pub allow_unauthenticated: Option<bool>,
     /// Turns `--allow-unauthenticated` off.
     #[arg(
@@ -540,7 +519,7 @@ pub struct ServeArgs {
     #[arg(long = "shutdown-timeout", env = "VLLM_RS_SHUTDOWN_TIMEOUT", help_heading = "Engine link", value_parser = |text: &str| parse::float(text, parse::Low::From(0.0), 86400.0), default_value = "30.0", help = "How long running requests may take to finish after SIGTERM or Ctrl-C [seconds] [0 to 86400]", allow_negative_numbers = true, value_name = "SECONDS")]
     pub shutdown_timeout: f64,
     /// Report cached prompt tokens in `usage.prompt_tokens_details`.
-    #[arg(long = "enable-prompt-tokens-details", env = "VLLM_RS_ENABLE_PROMPT_TOKENS_DETAILS", help_heading = "Frontend", num_args = 0..=1, require_equals = true, default_missing_value = "true", value_name = "BOOL", overrides_with = "enable_prompt_tokens_details_off", value_parser = clap::builder::BoolishValueParser::new(), help = "Report cached prompt tokens in `usage.prompt_tokens_details` [default: off; --no-enable-prompt-tokens-details turns it off]")]
+    #[arg(long = "enable-prompt-tokens-details", env = "VLLM_RS_ENABLE_PROMPT_TOKENS_DETAILS", help_heading = "Frontend", hide_possible_values = true, num_args = 0..=1, require_equals = true, default_missing_value = "true", value_name = "BOOL", overrides_with = "enable_prompt_tokens_details_off", value_parser = clap::builder::BoolishValueParser::new(), help = "Report cached prompt tokens in `usage.prompt_tokens_details` [default: off; --no-enable-prompt-tokens-details turns it off]")]
     pub enable_prompt_tokens_details: Option<bool>,
     /// Turns `--enable-prompt-tokens-details` off.
     #[arg(
@@ -550,7 +529,7 @@ pub struct ServeArgs {
     )]
     pub enable_prompt_tokens_details_off: bool,
     /// Send usage at the end of every stream, asked for or not.
-    #[arg(long = "enable-force-include-usage", env = "VLLM_RS_ENABLE_FORCE_INCLUDE_USAGE", help_heading = "Frontend", num_args = 0..=1, require_equals = true, default_missing_value = "true", value_name = "BOOL", overrides_with = "enable_force_include_usage_off", value_parser = clap::builder::BoolishValueParser::new(), help = "Send usage at the end of every stream, asked for or not [default: off; --no-enable-force-include-usage turns it off]")]
+    #[arg(long = "enable-force-include-usage", env = "VLLM_RS_ENABLE_FORCE_INCLUDE_USAGE", help_heading = "Frontend", hide_possible_values = true, num_args = 0..=1, require_equals = true, default_missing_value = "true", value_name = "BOOL", overrides_with = "enable_force_include_usage_off", value_parser = clap::builder::BoolishValueParser::new(), help = "Send usage at the end of every stream, asked for or not [default: off; --no-enable-force-include-usage turns it off]")]
     pub enable_force_include_usage: Option<bool>,
     /// Turns `--enable-force-include-usage` off.
     #[arg(
@@ -559,9 +538,6 @@ pub struct ServeArgs {
         hide = true
     )]
     pub enable_force_include_usage_off: bool,
-    /// Most log-probabilities per token a request may ask for.
-    #[arg(long = "max-logprobs", env = "VLLM_RS_MAX_LOGPROBS", help_heading = "Frontend", value_parser = |text: &str| parse::int(text, 0, 1048576), default_value = "20", help = "Most log-probabilities per token a request may ask for [0 to 1048576]", allow_negative_numbers = true, value_name = "NUMBER")]
-    pub max_logprobs: u64,
     /// Largest request body; beyond it the answer is 413.
     #[arg(long = "max-request-bytes", env = "VLLM_RS_MAX_REQUEST_BYTES", help_heading = "Frontend", value_parser = |text: &str| parse::human_int(text, 1024, 4294967296), default_value = "33554432", help = "Largest request body; beyond it the answer is 413 [bytes] [1024 to 4294967296]", allow_negative_numbers = true, value_name = "BYTES")]
     pub max_request_bytes: u64,
@@ -578,7 +554,7 @@ pub struct ServeArgs {
     #[arg(long = "max-logit-bias", env = "VLLM_RS_MAX_LOGIT_BIAS", help_heading = "Frontend", value_parser = |text: &str| parse::int(text, 0, 1048576), default_value = "1024", help = "Most entries of `logit_bias` in one request [0 to 1048576]", allow_negative_numbers = true, value_name = "NUMBER")]
     pub max_logit_bias: u64,
     /// Run the engine only, for a frontend that something else started at --data-parallel-address.
-    #[arg(long = "headless", env = "VLLM_RS_HEADLESS", help_heading = "Engine link", num_args = 0..=1, require_equals = true, default_missing_value = "true", value_name = "BOOL", overrides_with = "headless_off", value_parser = clap::builder::BoolishValueParser::new(), help = "Run the engine only, for a frontend that something else started at --data-parallel-address [default: off; --no-headless turns it off]")]
+    #[arg(long = "headless", env = "VLLM_RS_HEADLESS", help_heading = "Engine link", hide_possible_values = true, num_args = 0..=1, require_equals = true, default_missing_value = "true", value_name = "BOOL", overrides_with = "headless_off", value_parser = clap::builder::BoolishValueParser::new(), help = "Run the engine only, for a frontend that something else started at --data-parallel-address [default: off; --no-headless turns it off]")]
     pub headless: Option<bool>,
     /// Turns `--headless` off.
     #[arg(long = "no-headless", overrides_with = "headless", hide = true)]
@@ -627,6 +603,8 @@ pub struct ModelConfig {
     pub max_model_len: Option<u64>,
     /// Base seed for requests that carry none. Default: drawn at start.
     pub seed: Option<u64>,
+    /// Most log-probabilities per token a request may ask for.
+    pub max_logprobs: u64,
     /// Parsed for compatibility and always refused: code from a model repository is never run; the architectures listed in the README work without it.
     pub trust_remote_code: bool,
     /// Chat template: a file, or the Jinja text itself. Default: the model's own.
@@ -648,6 +626,7 @@ impl Default for ModelConfig {
             dtype: Dtype::Auto,
             max_model_len: None,
             seed: None,
+            max_logprobs: 20,
             trust_remote_code: false,
             chat_template: None,
             generation_config: "auto".to_owned(),
@@ -697,6 +676,8 @@ pub struct SchedulerConfig {
     pub long_prefill_token_threshold: u64,
     /// Order of waiting requests: first come first served, or by the request's `priority` (smaller first).
     pub scheduling_policy: SchedulingPolicy,
+    /// While requests are decoding, cut prefill so that a step takes about this long; 16 tokens of prefill still run in every step. Default: only --max-num-batched-tokens cuts it. [milliseconds]
+    pub decode_latency_target_ms: Option<f64>,
     /// Requests that may wait for their first token; beyond it the answer is 429. [requests]
     pub max_num_queued_reqs: u64,
     /// Prompt tokens of the requests that wait for their first token; beyond it the answer is 429. Default: no limit. [tokens]
@@ -711,6 +692,7 @@ impl Default for SchedulerConfig {
             enable_chunked_prefill: true,
             long_prefill_token_threshold: 0,
             scheduling_policy: SchedulingPolicy::Fcfs,
+            decode_latency_target_ms: None,
             max_num_queued_reqs: 4_096,
             max_num_queued_tokens: None,
         }
@@ -723,7 +705,7 @@ impl Default for SchedulerConfig {
 pub struct ExecutionConfig {
     /// Back end: cpu (our kernels), or torch (the readable reference; needs torch installed).
     pub device: Device,
-    /// Threads of the kernel pool. Default: the physical cores this process may use.
+    /// Threads of the kernel pool. Default: the physical cores this process may use, or fewer where a control group's CPU quota is smaller.
     pub cpu_threads: Option<u64>,
     /// Kernel set. auto: the best this CPU offers; `vllm-rs doctor` lists them.
     pub cpu_isa: CpuIsa,
@@ -824,8 +806,6 @@ pub struct FrontendConfig {
     pub enable_prompt_tokens_details: bool,
     /// Send usage at the end of every stream, asked for or not.
     pub enable_force_include_usage: bool,
-    /// Most log-probabilities per token a request may ask for.
-    pub max_logprobs: u64,
     /// Largest request body; beyond it the answer is 413. [bytes]
     pub max_request_bytes: u64,
     /// Largest `n`, and largest number of prompts in one completion request times `n`.
@@ -849,7 +829,6 @@ impl Default for FrontendConfig {
             allowed_origins: Vec::new(),
             enable_prompt_tokens_details: false,
             enable_force_include_usage: false,
-            max_logprobs: 20,
             max_request_bytes: 33_554_432,
             max_n: 64,
             max_stop_strings: 64,
@@ -903,6 +882,7 @@ impl ServeArgs {
                 dtype: self.dtype,
                 max_model_len: self.max_model_len.and_then(parse::Auto::value),
                 seed: self.seed,
+                max_logprobs: self.max_logprobs,
                 trust_remote_code: parse::switch(self.trust_remote_code, self.trust_remote_code_off, false),
                 chat_template: self.chat_template,
                 generation_config: self.generation_config,
@@ -928,6 +908,7 @@ impl ServeArgs {
                 ),
                 long_prefill_token_threshold: self.long_prefill_token_threshold,
                 scheduling_policy: self.scheduling_policy,
+                decode_latency_target_ms: self.decode_latency_target_ms,
                 max_num_queued_reqs: self.max_num_queued_reqs,
                 max_num_queued_tokens: self.max_num_queued_tokens,
             },
@@ -978,7 +959,6 @@ impl ServeArgs {
                     self.enable_force_include_usage_off,
                     false,
                 ),
-                max_logprobs: self.max_logprobs,
                 max_request_bytes: self.max_request_bytes,
                 max_n: self.max_n,
                 max_stop_strings: self.max_stop_strings,
@@ -1000,6 +980,7 @@ pub const FLAGS: &[(&str, &str)] = &[
     ("dtype", "model"),
     ("max-model-len", "model"),
     ("seed", "model"),
+    ("max-logprobs", "model"),
     ("trust-remote-code", "model"),
     ("chat-template", "model"),
     ("generation-config", "model"),
@@ -1013,6 +994,7 @@ pub const FLAGS: &[(&str, &str)] = &[
     ("enable-chunked-prefill", "scheduler"),
     ("long-prefill-token-threshold", "scheduler"),
     ("scheduling-policy", "scheduler"),
+    ("decode-latency-target-ms", "scheduler"),
     ("max-num-queued-reqs", "scheduler"),
     ("max-num-queued-tokens", "scheduler"),
     ("device", "execution"),
@@ -1032,7 +1014,6 @@ pub const FLAGS: &[(&str, &str)] = &[
     ("shutdown-timeout", "link"),
     ("enable-prompt-tokens-details", "frontend"),
     ("enable-force-include-usage", "frontend"),
-    ("max-logprobs", "frontend"),
     ("max-request-bytes", "frontend"),
     ("max-n", "frontend"),
     ("max-stop-strings", "frontend"),

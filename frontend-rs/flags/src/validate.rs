@@ -24,6 +24,12 @@ impl Config {
                  one token per step; raise the first or lower the second"
             )));
         }
+        if self.scheduler.decode_latency_target_ms.is_some() && !self.scheduler.enable_chunked_prefill {
+            return Err(FlagError::Conflict(
+                "--decode-latency-target-ms cuts prompts into chunks: it cannot go with --no-enable-chunked-prefill"
+                    .to_owned(),
+            ));
+        }
         self.check_exposure()
     }
 

@@ -2,11 +2,19 @@
 
 import pytest
 
-from vllm_rs.config import CacheConfig, EngineConfig, ModelConfig, ObservabilityConfig, SchedulerConfig
+from vllm_rs.config import (
+    CacheConfig,
+    ConfigError,
+    EngineConfig,
+    ModelConfig,
+    ObservabilityConfig,
+    SchedulerConfig,
+)
 from vllm_rs.core.engine_core import EngineCore
-from vllm_rs.core.fake_executor import FakeExecutor
+from vllm_rs.core.fake_executor import FakeExecutor, FakeExecutorError
 from vllm_rs.core.inbox import Add, MessageReader, Refused
-from vllm_rs.errors import RequestError
+from vllm_rs.errors import EngineDeadError, InvariantError, RequestError
+from vllm_rs.sched.latency import InterTokenTarget, Unlimited
 from vllm_rs.wire import EngineCoreRequest, FinishReason, SamplingParams
 from vllm_rs.wire_codec import Encoder
 
@@ -144,3 +152,70 @@ def test_reader_attributes_what_it_can():
     assert reader.read([b"\x00", *encoder.encode(request("C", client=2))]) is None
     assert reader.read([b"\x00", *encoder.encode(request("D" * 2000))]) is None
     assert reader.num_dropped == 2
+
+
+def test_a_bug_in_checking_a_request_costs_that_request_only(caplog):
+    def prepare(wire):
+        if wire.request_id == "A":
+            raise ZeroDivisionError("a bug")
+        return core.prepare(wire)
+
+    core = make_core()
+    reader, encoder = MessageReader(prepare, num_clients=2), Encoder()
+    refused = reader.read([b"\x00", *encoder.encode(request("A", client=1))])
+    assert isinstance(refused, Refused)
+    assert (refused.client_index, refused.request_id) == (1, "A")
+    assert "ZeroDivisionError: a bug" in refused.reason
+    assert "Traceback" in caplog.text
+    assert isinstance(reader.read([b"\x00", *encoder.encode(request("B"))]), Add)
+
+
+def test_a_failed_step_ends_the_engine_and_later_calls_say_why():
+    core = make_core(executor=FakeExecutor(fail_at_step=1))
+    core.add_request(request("A", max_tokens=4))
+    core.step()
+    with pytest.raises(FakeExecutorError):
+        core.step()
+    for call in (core.step, lambda: core.add_request(request("B"))):
+        with pytest.raises(EngineDeadError, match="FakeExecutorError: told to fail") as caught:
+            call()
+        assert isinstance(caught.value.__cause__, FakeExecutorError)
+        assert not isinstance(caught.value, InvariantError)
+    core.abort_requests(["A"])
+    core.shutdown()
+
+
+def test_the_engine_itself_holds_requests_to_max_logprobs():
+    core = make_core(model=ModelConfig(max_logprobs=30))
+    core.prepare(request("A", logprobs=30, prompt_logprobs=30))
+    for field in ("logprobs", "prompt_logprobs"):
+        for count in (31, -1):
+            with pytest.raises(RequestError, match=f"^{field} must be at most 30, got {count}"):
+                core.prepare(request("A", **{field: count}))
+    with pytest.raises(RequestError, match="at most 20, got 21"):
+        make_core().prepare(request("A", logprobs=21))
+
+
+def test_the_latency_target_is_a_flag_and_off_by_default():
+    assert isinstance(make_core().scheduler.latency, Unlimited)
+    assert isinstance(make_core(decode_latency_target_ms=20.0).scheduler.latency, InterTokenTarget)
+    with pytest.raises(ConfigError, match="--decode-latency-target-ms"):
+        EngineConfig.from_keywords(decode_latency_target_ms=20.0, enable_chunked_prefill=False)
+
+
+@pytest.mark.parametrize("disable_log_stats", [False, True])
+def test_every_step_tells_what_it_ran_whether_statistics_are_logged_or_not(disable_log_stats):
+    config = EngineConfig.from_keywords(disable_log_stats=disable_log_stats, kv_cache_memory_bytes=1 << 20)
+    core = EngineCore(FakeExecutor(), config, check_integrity=True)
+    core.add_request(request("A", max_tokens=3))
+    core.step()
+    core.add_request(request("B", prompt=range(40), max_tokens=1))
+    (message,) = core.step().values()
+    stats = message.scheduler_stats
+    assert (stats.num_running_reqs, stats.prefix_cache_stats.requests) == (1, 1)
+    details = stats.iteration_details
+    assert (details.iteration_index, details.num_ctx_requests, details.num_ctx_tokens) == (1, 1, 40)
+    assert (details.num_generation_requests, details.num_generation_tokens) == (1, 1)
+    assert details.elapsed_ms > 0
+    (idle,) = core.stats_only().values()
+    assert idle.scheduler_stats.iteration_details is None

@@ -235,6 +235,47 @@ def test_the_decode_latency_budget_cuts_prefill_only_beside_streams(harness):
     assert h.step() == {"long": 256}
 
 
+class FixedLimit:
+    def __init__(self):
+        self.limit = None
+
+    def prefill_limit_tokens(self, num_decode_rows):
+        return self.limit
+
+    def observe(self, num_decode_tokens, num_prefill_tokens, elapsed_s):
+        pass
+
+
+def test_a_preempted_prompt_gives_its_prefill_budget_to_those_behind_it(harness):
+    latency = FixedLimit()
+    h = harness(
+        num_blocks=20, max_num_batched_tokens=512, max_model_len=320, policy="priority", latency=latency,
+        long_prefill_token_threshold=48,
+    )  # fmt: skip
+    h.add("stream", [1], max_tokens=100)
+    h.add("unimportant", [9] * 208, priority=9)
+    h.step()
+    for token, name in enumerate("ABC"):
+        h.add(name, [token] * 112, priority=1)
+    h.step()
+    latency.limit = 72  # unimportant takes 48 and the blocks, A 16; B then takes its blocks and 8 tokens
+    assert h.step() == {"stream": 1, "A": 16, "B": 8, "C": 48}
+
+
+def test_a_step_tells_the_latency_budget_its_decode_and_prefill_tokens(harness):
+    seen = []
+    latency = FixedLimit()
+    latency.observe = lambda *step: seen.append(step)
+    h = harness(latency=latency)
+    h.add("stream", [1, 2, 3])
+    h.step()
+    h.add("long", [7] * 40)
+    h.step()
+    for plan in h.plans:
+        h.scheduler.observe(plan, 0.25)
+    assert seen == [(0, 3, 0.25), (1, 40, 0.25)]
+
+
 def test_queues_keep_their_order_when_requests_leave_from_the_middle(harness):
     h = harness()
     for policy in ("fcfs", "priority"):
