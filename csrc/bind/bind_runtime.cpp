@@ -39,7 +39,7 @@ static std::map<std::string, double> roofline(ThreadPool& pool, int64_t num_byte
   return {{"read_bytes_per_s", r.read_bytes_per_s},
           {"bf16_flops_per_s", r.bf16_flops_per_s},
           {"f32_flops_per_s", r.f32_flops_per_s},
-          {"barrier_s", r.barrier_s}};
+          {"phase_s", r.phase_s}};
 }
 
 uint64_t seed_bits(const py::int_& seed) {

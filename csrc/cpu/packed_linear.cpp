@@ -71,7 +71,7 @@ PackedLinear::PackedLinear(ThreadPool& pool, const void* weight, DType source_dt
   const KernelTable& table = kernels();
   WorkQueue queue;
   pool.run([&](int) {
-    drain(queue, pool.num_threads(), num_tiles(), 4, [&](int64_t begin, int64_t end) {
+    queue.drain(pool, num_tiles(), 4, [&](int64_t begin, int64_t end) {
       for (int64_t tile = begin; tile < end; ++tile) {
         const int64_t row = tile * tile_cols;
         const int num_rows = static_cast<int>(std::min<int64_t>(tile_cols, out_features_ - row));

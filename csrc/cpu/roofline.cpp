@@ -6,15 +6,17 @@
 #include "vllm_rs/kernels.hpp"
 
 #include <algorithm>
+#include <atomic>
 #include <chrono>
 #include <cstring>
+#include <vector>
 
 namespace vllm_rs {
 namespace {
 
 constexpr int64_t chunk_bytes = 1 << 20;
 constexpr int peak_steps = 200'000;
-constexpr int barriers = 1000;
+constexpr size_t phases = 1000;
 
 template <class Work>
 double seconds_of(Work&& work) {
@@ -25,17 +27,19 @@ double seconds_of(Work&& work) {
 
 double best_peak(ThreadPool& pool, double (*peak)(int, float*), int rounds) {
   double best = 0.0;
+  const int threads = pool.num_threads();
   for (int round = 0; round < rounds; ++round) {
-    double flops = 0.0;
+    WorkQueue queue;
+    std::atomic<double> flops{0.0};
     const double seconds = seconds_of([&] {
-      pool.run([&](int worker) {
-        alignas(64) float sink[16];
-        const double done = peak(peak_steps, sink);
-        if (worker == 0)
-          flops = done;
+      pool.run([&](int) {
+        queue.drain(pool, threads, 1, [&](int64_t, int64_t) {
+          alignas(64) float sink[16];
+          flops.fetch_add(peak(peak_steps, sink));
+        });
       });
     });
-    best = std::max(best, flops * pool.num_threads() / seconds);
+    best = std::max(best, flops.load() / seconds);
   }
   return best;
 }
@@ -49,7 +53,7 @@ double best_read(ThreadPool& pool, int64_t num_bytes, int rounds) {
     const double seconds = seconds_of([&] {
       pool.run([&](int) {
         alignas(64) float sink[16];
-        drain(queue, pool.num_threads(), num_bytes, chunk_bytes, [&](int64_t begin, int64_t end) {
+        queue.drain(pool, num_bytes, chunk_bytes, [&](int64_t begin, int64_t end) {
           kernels().read_bytes(buffer.data() + begin, end - begin, sink);
         });
       });
@@ -69,15 +73,18 @@ Roofline measure_roofline(ThreadPool& pool, int64_t num_bytes, int rounds) {
   result.read_bytes_per_s = best_read(pool, whole_chunks, rounds);
   result.bf16_flops_per_s = best_peak(pool, kernels().peak_bf16, rounds);
   result.f32_flops_per_s = best_peak(pool, kernels().peak_f32, rounds);
-  result.barrier_s = 1.0;
+  result.phase_s = 1.0;
+  std::vector<WorkQueue> queues(phases);
   for (int round = 0; round < rounds; ++round) {
+    for (WorkQueue& queue : queues)
+      queue.reset();
     const double seconds = seconds_of([&] {
       pool.run([&](int) {
-        for (int i = 0; i < barriers; ++i)
-          pool.barrier();
+        for (WorkQueue& queue : queues)
+          queue.drain(pool, pool.num_threads(), 1, [](int64_t, int64_t) {});
       });
     });
-    result.barrier_s = std::min(result.barrier_s, seconds / barriers);
+    result.phase_s = std::min(result.phase_s, seconds / phases);
   }
   return result;
 }

@@ -13,9 +13,11 @@
 namespace vllm_rs {
 namespace {
 
-// About 20 µs for a barrier inside a step and 50 µs for the gap between two calls of one step.
-constexpr int barrier_spins = 1000;
+// About 20 µs for the end of a phase inside a step, and 50 µs for the gap between two calls of one step.
+constexpr int phase_spins = 1000;
 constexpr int job_spins = 2500;
+
+constexpr uint32_t job_closed = 1U << 31;
 
 void pause_cpu() {
 #if defined(__x86_64__)
@@ -70,7 +72,8 @@ void WaitCounter::wait_while(uint32_t old_value, int spins) const {
   sleepers_.fetch_sub(1, std::memory_order_seq_cst);
 }
 
-ThreadPool::ThreadPool(int num_threads, std::span<const int> pin_cpus) : num_threads_(num_threads) {
+ThreadPool::ThreadPool(int num_threads, std::span<const int> pin_cpus)
+    : num_threads_(num_threads), inside_(job_closed) {
   check_range("num_threads", num_threads, 1, 1024);
   check_pins(pin_cpus, num_threads);
   threads_.reserve(static_cast<size_t>(num_threads - 1));
@@ -97,30 +100,38 @@ void ThreadPool::run_erased(Call call, void* context) {
   }
   call_ = call;
   context_ = context;
+  inside_.fetch_and(~job_closed,
+                    std::memory_order_acq_rel); // a late worker may be passing through: keep its count
   jobs_.advance();
   call(context, 0);
-  barrier();
-}
-
-void ThreadPool::barrier() {
-  if (num_threads_ == 1)
-    return;
-  const uint32_t generation = barriers_.value();
-  if (arrived_.fetch_add(1, std::memory_order_acq_rel) + 1 == num_threads_) {
-    arrived_.store(0, std::memory_order_relaxed);
-    barriers_.advance();
-    return;
+  inside_.fetch_or(job_closed, std::memory_order_acq_rel);
+  for (;;) {
+    const uint32_t seen = progress_.value();
+    if (inside_.load(std::memory_order_acquire) == job_closed)
+      return;
+    progress_.wait_while(seen, phase_spins);
   }
-  barriers_.wait_while(generation, barrier_spins);
 }
 
 void ThreadPool::worker_loop(int worker) {
-  for (uint32_t seen = 0;; ++seen) {
+  for (uint32_t seen = 0;;) {
     jobs_.wait_while(seen, job_spins);
     if (stopping_.load(std::memory_order_acquire))
       return;
-    call_(context_, worker);
-    barrier();
+    seen = jobs_.value();
+    if ((inside_.fetch_add(1, std::memory_order_acq_rel) & job_closed) == 0)
+      call_(context_, worker);
+    if (inside_.fetch_sub(1, std::memory_order_acq_rel) == (job_closed | 1U))
+      progress_.advance();
+  }
+}
+
+void WorkQueue::wait(const ThreadPool& pool, int64_t count) const {
+  for (;;) {
+    const uint32_t seen = pool.progress_.value();
+    if (done_.load(std::memory_order_acquire) >= count)
+      return;
+    pool.progress_.wait_while(seen, phase_spins);
   }
 }
 

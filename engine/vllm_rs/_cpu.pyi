@@ -44,7 +44,7 @@ def allocation_count() -> int:
 
 def measure_roofline(pool: ThreadPool, num_bytes: int = 268435456, rounds: int = 5) -> dict[str, float]:
     """Limits of this machine with the selected kernel set and all of the pool's threads, best of rounds:
-    read_bytes_per_s (over num_bytes), bf16_flops_per_s, f32_flops_per_s, barrier_s."""
+    read_bytes_per_s (over num_bytes), bf16_flops_per_s, f32_flops_per_s, phase_s (synchronising the threads once)."""
 
 class PackedLinear:
     """Weight [out_features, in_features] in the kernels' own layout, with an optional f32 bias [out_features]."""

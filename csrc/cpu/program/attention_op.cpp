@@ -84,7 +84,7 @@ private:
     std::byte* kernel_scratch = scratch + 2 * state_bytes();
     const auto num_blocks = static_cast<int64_t>(context.row_blocks.size());
     const int64_t items = num_blocks * heads_.num_kv_heads;
-    drain(queue, context.pool->num_threads(), items, 1, [&](int64_t item, int64_t) {
+    queue.drain(*context.pool, items, 1, [&](int64_t item, int64_t) {
       // Last rows first: they have the most keys, and short items at the end even out the threads.
       const RowBlock& block =
           context.row_blocks[static_cast<size_t>(num_blocks - 1 - item / heads_.num_kv_heads)];
@@ -105,14 +105,13 @@ private:
     std::byte* kernel_scratch =
         context.worker_scratch + worker * context.worker_scratch_bytes + 2 * state_bytes();
     const int64_t items = static_cast<int64_t>(context.row_blocks.size()) * heads_.num_kv_heads;
-    const int threads = context.pool->num_threads();
     const auto partial = [&](int64_t item, int64_t segment) {
       return state_at(context.partials + (item * segments + segment) * state_bytes());
     };
     const auto block_of = [&](int64_t item) -> const RowBlock& {
       return context.row_blocks[static_cast<size_t>(item / heads_.num_kv_heads)];
     };
-    drain(queues[0], threads, items * segments, 1, [&](int64_t index, int64_t) {
+    queues[0].drain(*context.pool, items * segments, 1, [&](int64_t index, int64_t) {
       const int64_t item = index / segments;
       const int64_t segment = index % segments;
       const RowBlock& block = block_of(item);
@@ -120,8 +119,7 @@ private:
         context.kernels->attention_segment(args, block, static_cast<int>(item % heads_.num_kv_heads),
                                            static_cast<int>(segment), kernel_scratch, partial(item, segment));
     });
-    context.pool->barrier();
-    drain(queues[1], threads, items, 1, [&](int64_t item, int64_t) {
+    queues[1].drain(*context.pool, items, 1, [&](int64_t item, int64_t) {
       const RowBlock& block = block_of(item);
       const AttentionState total = partial(item, first_segment(block));
       for (int64_t segment = first_segment(block) + 1; segment < end_segment(block); ++segment)

@@ -17,7 +17,7 @@ public:
 
   void run(const RunContext& context, WorkQueue* queues, int /*worker*/) const override {
     const auto num_blocks = static_cast<int64_t>(context.row_blocks.size());
-    drain(queues[0], context.pool->num_threads(), num_blocks, 1, [&](int64_t begin, int64_t end) {
+    queues[0].drain(*context.pool, num_blocks, 1, [&](int64_t begin, int64_t end) {
       for (int64_t i = begin; i < end; ++i)
         write(context, context.row_blocks[static_cast<size_t>(i)]);
     });

@@ -40,7 +40,7 @@ public:
     const int64_t quantum = num_tiles / wanted >= tile_quantum ? tile_quantum : tile_quantum / 2;
     const int64_t tiles_per_piece = threads == 1 ? num_tiles : round_up(ceil_div(num_tiles, wanted), quantum);
     const int64_t tile_pieces = ceil_div(num_tiles, tiles_per_piece);
-    drain(queues[0], context.pool->num_threads(), row_pieces * tile_pieces, 1, [&](int64_t piece, int64_t) {
+    queues[0].drain(*context.pool, row_pieces * tile_pieces, 1, [&](int64_t piece, int64_t) {
       const int64_t row = piece / tile_pieces * rows_per_piece;
       const int64_t tile = piece % tile_pieces * tiles_per_piece;
       kernel(args, static_cast<int>(row), static_cast<int>(std::min<int64_t>(row + rows_per_piece, num_rows)),

@@ -17,11 +17,10 @@ RowOut row_out(const RunContext& context, const BufferRef& buffer, int64_t row) 
 
 template <class Fn>
 void for_each_row(const RunContext& context, WorkQueue& queue, RowSpace rows, Fn&& fn) {
-  drain(queue, context.pool->num_threads(), context.num_rows(rows), row_grain,
-        [&](int64_t begin, int64_t end) {
-          for (int64_t row = begin; row < end; ++row)
-            fn(row);
-        });
+  queue.drain(*context.pool, context.num_rows(rows), row_grain, [&](int64_t begin, int64_t end) {
+    for (int64_t row = begin; row < end; ++row)
+      fn(row);
+  });
 }
 
 void zero_tail(std::byte* row, const Buffer& buffer) {

@@ -92,8 +92,9 @@ void Sampler::for_each_row(size_t rows, Fn&& fn) {
   }
   WorkQueue queue;
   pool_->run([&](int worker) {
-    drain(queue, pool_->num_threads(), static_cast<int64_t>(rows), 1,
-          [&](int64_t row, int64_t) { fn(static_cast<size_t>(row), scratch_[static_cast<size_t>(worker)]); });
+    queue.drain(*pool_, static_cast<int64_t>(rows), 1, [&](int64_t row, int64_t) {
+      fn(static_cast<size_t>(row), scratch_[static_cast<size_t>(worker)]);
+    });
   });
 }
 

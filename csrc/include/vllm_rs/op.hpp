@@ -34,7 +34,7 @@ public:
   virtual ~Op() = default;
   virtual const char* name() const = 0;
   virtual std::string describe() const = 0;
-  // Runs this worker's share; the program puts a barrier after every call. queues: two, reset before the run.
+  // Runs this worker's share and returns when the whole call is done. queues: two, reset before the run.
   virtual void run(const RunContext& context, WorkQueue* queues, int worker) const = 0;
   // Bytes of private scratch per worker, and of shared partial results.
   virtual int64_t scratch_bytes() const { return 0; }

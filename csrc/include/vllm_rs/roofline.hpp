@@ -9,7 +9,7 @@ struct Roofline {
   double read_bytes_per_s; // all threads reading a buffer far larger than the caches
   double bf16_flops_per_s; // all threads, selected instruction set, operands in registers
   double f32_flops_per_s;
-  double barrier_s; // one barrier of the pool
+  double phase_s; // one phase of shared work with nothing in it
 };
 
 // Best of `rounds`; the buffer is num_bytes large.

@@ -34,8 +34,10 @@ public:
 
   int num_threads() const { return num_threads_; }
 
-  // Runs body(worker) once on every worker and returns when all have returned. body must not throw.
-  // Calls from several threads take turns; a call from inside body would never return.
+  // Runs body(worker) on the caller, as worker 0, and on every other worker that comes while it runs; returns
+  // when all that came have left. A worker whose core is busy elsewhere is not waited for, so body shares its
+  // work by `drain`. body must not throw. Calls from several threads take turns; a call from inside body
+  // would never return.
   template <class Body>
   void run(Body&& body) {
     run_erased(
@@ -43,10 +45,8 @@ public:
         const_cast<void*>(static_cast<const void*>(&body)));
   }
 
-  // Inside run: returns when every worker has arrived.
-  void barrier();
-
 private:
+  friend class WorkQueue;
   using Call = void (*)(void* context, int worker);
   void run_erased(Call call, void* context);
   void worker_loop(int worker);
@@ -56,32 +56,46 @@ private:
   Call call_ = nullptr;
   void* context_ = nullptr;
   std::atomic<bool> stopping_{false};
-  WaitCounter jobs_;
-  WaitCounter barriers_;
-  alignas(64) std::atomic<int> arrived_{0};
+  WaitCounter jobs_;     // advanced when a job opens
+  WaitCounter progress_; // advanced when a queue is finished, and when the last worker leaves a closed job
+  alignas(64) std::atomic<uint32_t> inside_; // workers in the open job, and whether it is closed
   std::vector<std::thread> threads_;
 };
 
-// Hands out consecutive chunks of an index range to whichever worker is free.
+// One phase of shared work: an index range dealt out in chunks to whichever worker is free. The phase is over
+// when every chunk is done, not when every worker has arrived: who comes late finds nothing to do and goes
+// on.
 class alignas(64) WorkQueue {
 public:
-  void reset() { next_.store(0, std::memory_order_relaxed); }
-  int64_t claim(int64_t grain) { return next_.fetch_add(grain, std::memory_order_relaxed); }
+  void reset() {
+    next_.store(0, std::memory_order_relaxed);
+    done_.store(0, std::memory_order_relaxed);
+  }
+
+  // Runs body(begin, end) over chunks of [0, count); returns when the whole range is done. Every worker
+  // passes the same pool, count and grain.
+  template <class Body>
+  void drain(ThreadPool& pool, int64_t count, int64_t grain, Body&& body) {
+    if (pool.num_threads() == 1) {
+      for (int64_t begin = 0; begin < count; begin += grain)
+        body(begin, begin + grain < count ? begin + grain : count);
+      return;
+    }
+    for (int64_t begin = claim(grain); begin < count; begin = claim(grain)) {
+      const int64_t end = begin + grain < count ? begin + grain : count;
+      body(begin, end);
+      if (done_.fetch_add(end - begin, std::memory_order_acq_rel) + end - begin == count)
+        pool.progress_.advance();
+    }
+    wait(pool, count);
+  }
 
 private:
-  std::atomic<int64_t> next_{0};
-};
+  int64_t claim(int64_t grain) { return next_.fetch_add(grain, std::memory_order_relaxed); }
+  void wait(const ThreadPool& pool, int64_t count) const;
 
-// Runs body(begin, end) over chunks of [0, count) until the queue is empty.
-template <class Body>
-void drain(WorkQueue& queue, int num_threads, int64_t count, int64_t grain, Body&& body) {
-  if (num_threads == 1) {
-    for (int64_t begin = 0; begin < count; begin += grain)
-      body(begin, begin + grain < count ? begin + grain : count);
-    return;
-  }
-  for (int64_t begin = queue.claim(grain); begin < count; begin = queue.claim(grain))
-    body(begin, begin + grain < count ? begin + grain : count);
-}
+  std::atomic<int64_t> next_{0};
+  std::atomic<int64_t> done_{0};
+};
 
 } // namespace vllm_rs
