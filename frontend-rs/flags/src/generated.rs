@@ -538,6 +538,12 @@ pub struct ServeArgs {
         hide = true
     )]
     pub enable_force_include_usage_off: bool,
+    /// How long a sign of life may be due from the engine before /health and /ready answer 503; must be above the longest single step. Requests are still taken and wait.
+    #[arg(long = "engine-stall-timeout", env = "VLLM_RS_ENGINE_STALL_TIMEOUT", help_heading = "Frontend", value_parser = |text: &str| parse::float(text, parse::Low::From(1.0), 86400.0), default_value = "60.0", help = "How long a sign of life may be due from the engine before /health and /ready answer 503; must be above the longest single step. Requests are still taken and wait [seconds] [1 to 86400]", allow_negative_numbers = true, value_name = "SECONDS")]
+    pub engine_stall_timeout: f64,
+    /// The same before an engine that this server started is killed and started again; 0: never.
+    #[arg(long = "engine-kill-timeout", env = "VLLM_RS_ENGINE_KILL_TIMEOUT", help_heading = "Frontend", value_parser = |text: &str| parse::float(text, parse::Low::From(0.0), 86400.0), default_value = "300.0", help = "The same before an engine that this server started is killed and started again; 0: never [seconds] [0 to 86400]", allow_negative_numbers = true, value_name = "SECONDS")]
+    pub engine_kill_timeout: f64,
     /// Largest request body; beyond it the answer is 413.
     #[arg(long = "max-request-bytes", env = "VLLM_RS_MAX_REQUEST_BYTES", help_heading = "Frontend", value_parser = |text: &str| parse::human_int(text, 1024, 4294967296), default_value = "33554432", help = "Largest request body; beyond it the answer is 413 [bytes] [1024 to 4294967296]", allow_negative_numbers = true, value_name = "BYTES")]
     pub max_request_bytes: u64,
@@ -806,6 +812,10 @@ pub struct FrontendConfig {
     pub enable_prompt_tokens_details: bool,
     /// Send usage at the end of every stream, asked for or not.
     pub enable_force_include_usage: bool,
+    /// How long a sign of life may be due from the engine before /health and /ready answer 503; must be above the longest single step. Requests are still taken and wait. [seconds]
+    pub engine_stall_timeout: f64,
+    /// The same before an engine that this server started is killed and started again; 0: never. [seconds]
+    pub engine_kill_timeout: f64,
     /// Largest request body; beyond it the answer is 413. [bytes]
     pub max_request_bytes: u64,
     /// Largest `n`, and largest number of prompts in one completion request times `n`.
@@ -829,6 +839,8 @@ impl Default for FrontendConfig {
             allowed_origins: Vec::new(),
             enable_prompt_tokens_details: false,
             enable_force_include_usage: false,
+            engine_stall_timeout: 60.0,
+            engine_kill_timeout: 300.0,
             max_request_bytes: 33_554_432,
             max_n: 64,
             max_stop_strings: 64,
@@ -959,6 +971,8 @@ impl ServeArgs {
                     self.enable_force_include_usage_off,
                     false,
                 ),
+                engine_stall_timeout: self.engine_stall_timeout,
+                engine_kill_timeout: self.engine_kill_timeout,
                 max_request_bytes: self.max_request_bytes,
                 max_n: self.max_n,
                 max_stop_strings: self.max_stop_strings,
@@ -1014,6 +1028,8 @@ pub const FLAGS: &[(&str, &str)] = &[
     ("shutdown-timeout", "link"),
     ("enable-prompt-tokens-details", "frontend"),
     ("enable-force-include-usage", "frontend"),
+    ("engine-stall-timeout", "frontend"),
+    ("engine-kill-timeout", "frontend"),
     ("max-request-bytes", "frontend"),
     ("max-n", "frontend"),
     ("max-stop-strings", "frontend"),

@@ -64,6 +64,7 @@ fn other_value(flag: &str) -> Option<Vec<String>> {
         "gpu-memory-utilization" => "0.5",
         "max-num-batched-tokens" => "1K",
         "shutdown-timeout" | "decode-latency-target-ms" => "1.5",
+        "engine-stall-timeout" | "engine-kill-timeout" => "99.5",
         "data-parallel-size-local" => "0",
         "host" => "localhost",
         _ => "",
@@ -267,4 +268,22 @@ proptest! {
         let config = parse(&[&format!("--max-num-batched-tokens={}", value.max(64))]);
         prop_assert_eq!(config.scheduler.max_num_batched_tokens, value.max(64));
     }
+}
+
+#[test]
+fn an_engine_is_not_killed_before_it_is_reported() {
+    let with = |stall, kill| {
+        let mut config = Config::default();
+        (
+            config.frontend.engine_stall_timeout,
+            config.frontend.engine_kill_timeout,
+        ) = (stall, kill);
+        config.validate()
+    };
+    assert!(with(60.0, 300.0).is_ok() && with(60.0, 60.0).is_ok() && with(60.0, 0.0).is_ok());
+    let error = with(60.0, 59.0).unwrap_err().to_string();
+    assert!(
+        error.contains("--engine-kill-timeout 59") && error.contains("--engine-stall-timeout 60"),
+        "{error}"
+    );
 }

@@ -30,6 +30,14 @@ impl Config {
                     .to_owned(),
             ));
         }
+        let frontend = &self.frontend;
+        let (stall, kill) = (frontend.engine_stall_timeout, frontend.engine_kill_timeout);
+        if kill > 0.0 && kill < stall {
+            return Err(FlagError::Conflict(format!(
+                "--engine-kill-timeout {kill} is below --engine-stall-timeout {stall}: an engine would be killed \
+                 before it is reported; raise the first, lower the second, or give 0 for never"
+            )));
+        }
         self.check_exposure()
     }
 

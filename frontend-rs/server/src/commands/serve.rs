@@ -130,6 +130,10 @@ fn client_config(command: &ServeCommand, config: &Config) -> ClientConfig {
         EngineSource::Spawn(Box::new(SpawnConfig::new(config.engine_json())))
     };
     let mut client = ClientConfig::new(source);
+    let frontend = &config.frontend;
+    client.stall_after = Duration::from_secs_f64(frontend.engine_stall_timeout);
+    let kill_after = Duration::from_secs_f64(frontend.engine_kill_timeout);
+    client.kill_stalled_after = (!kill_after.is_zero()).then_some(kill_after);
     client.tcp_host.clone_from(&config.link.data_parallel_address);
     client.build = Some(BuildIdentity {
         version: build_info::VERSION.to_owned(),
