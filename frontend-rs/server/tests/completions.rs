@@ -122,6 +122,19 @@ async fn a_stream_equals_the_whole_answer() {
 }
 
 #[tokio::test]
+async fn a_prompt_of_one_token_has_one_position_without_logprobs() {
+    let server = server("z");
+    let body = json!({"prompt": [[97]], "prompt_logprobs": 1, "max_tokens": 1});
+    let (status, answer) = server.post(PATH, &body).await;
+    assert_eq!(status, StatusCode::OK, "{answer}");
+    assert_eq!(answer["choices"][0]["prompt_logprobs"], json!([null]));
+    let (_, answer) = server
+        .post(PATH, &json!({"prompt": [[97]], "max_tokens": 1}))
+        .await;
+    assert_eq!(answer["choices"][0]["prompt_logprobs"], Value::Null);
+}
+
+#[tokio::test]
 async fn sampling_reaches_the_engine_as_it_was_asked() {
     let server = server("a");
     let body = json!({

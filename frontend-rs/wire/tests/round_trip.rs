@@ -163,6 +163,15 @@ fn logprobs_have_the_bytes_the_protocol_documents() {
     assert_eq!(encode_payload(&lists), wire);
 }
 
+/// As the engine answers for a prompt of one token.
+#[test]
+fn prompt_logprobs_may_have_no_position() {
+    let wire =
+        bytes("9593a5696e743332920004c70003 93a7666c6f61743332920004c70003 93a5696e7436349100c70003 c0c0");
+    let tensors = decode_payload::<LogprobsTensors>(&wire).unwrap();
+    assert_eq!((tensors.positions(), tensors.columns), (0, 4));
+}
+
 #[test]
 fn utility_calls_survive_the_wire() {
     let call = UtilityRequest {

@@ -126,7 +126,7 @@ impl Fields {
         Err(self.wrong(name, &expected, &value))
     }
 
-    /// Takes a number in `low..=high`, or `low < number` when `open_low`.
+    /// Takes a number in `low..=high`, or `low < number` when `open_low`: above it in the engine's float32, too.
     pub fn number(
         &mut self,
         name: &str,
@@ -141,7 +141,11 @@ impl Fields {
             Some(number) if value.is_number() && number.is_finite() => number,
             _ => return Err(self.wrong(name, "a number", &value)),
         };
-        let above_low = if open_low { number > low } else { number >= low };
+        let above_low = if open_low {
+            number - low >= f64::from(f32::MIN_POSITIVE)
+        } else {
+            number >= low
+        };
         if above_low && number <= high {
             return Ok(Some(number));
         }

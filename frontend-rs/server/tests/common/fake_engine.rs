@@ -180,7 +180,7 @@ impl Stream for FakeOutputs {
         let prompt: Option<LogprobsTensors> = this
             .prompt_logprobs
             .as_ref()
-            .filter(|_| first)
+            .filter(|(_, prompt)| first && prompt.len() > 1)
             .map(|(top, prompt)| rows(&prompt[1..], *top));
         Poll::Ready(Some(Ok(EngineCoreOutput {
             new_token_ids,

@@ -60,7 +60,19 @@ pub(super) async fn collect(
         model,
         as_token_ids: shape.tokens_as_ids,
     };
-    let mut choices: Vec<Choice> = states.iter().map(|_| Choice::default()).collect();
+    // The first prompt token is never scored; an engine need not answer for a prompt that has no other.
+    let unscored = if shape.show_prompt_logprobs {
+        json!([null])
+    } else {
+        Value::Null
+    };
+    let mut choices: Vec<Choice> = states
+        .iter()
+        .map(|_| Choice {
+            prompt_logprobs: unscored.clone(),
+            ..Choice::default()
+        })
+        .collect();
     let mut cached_tokens = vec![0_u64; generation.prompts.len()];
     while let Some(delta) = generation.choices.next().await {
         let delta = delta?;
