@@ -2,8 +2,8 @@
 
     python benchmarks/micro/kernels.py --threads 2 --rounds 20
 
-Shapes are SmolLM2-135M's, weights random. Every figure is the best of the rounds, as other work may share
-the cores.
+Shapes are SmolLM2-135M's, weights random. Every figure is that of the fastest round, as other work may
+share the cores.
 """
 
 import argparse
@@ -40,16 +40,13 @@ def packed(pool: _cpu.ThreadPool, in_features: int, out_features: int, dtype: st
     return _cpu.PackedLinear.pack(pool, weight, dtype)
 
 
-def traced_best(
+def best_trace(
     program: _cpu.Program, kv: _cpu.KVCache | None, step: tuple, rounds: int
 ) -> list[tuple[str, float]]:
-    """(name, seconds) of each call, best of the rounds call by call."""
+    """(name, seconds) of each call in the fastest round. Calls are not mixed over rounds: while the caller is off
+    its core another thread may do its work, and single calls then look free."""
     traces = [program.run_traced(kv, *step) for _ in range(rounds)]
-    return [(calls[0][0], min(seconds for _, seconds in calls)) for calls in zip(*traces, strict=True)]
-
-
-def whole_best(program: _cpu.Program, kv: _cpu.KVCache | None, step: tuple, rounds: int) -> float:
-    return min(sum(seconds for _, seconds in program.run_traced(kv, *step)) for _ in range(rounds))
+    return min(traces, key=lambda trace: sum(seconds for _, seconds in trace))
 
 
 def decode_step(batch: int, context: int, blocks: int, block_size: int = 16) -> tuple:
@@ -83,7 +80,7 @@ def measure_matmul(pool: _cpu.ThreadPool, shape: tuple[int, int], rows: int, dty
         program.linear(out, x, packed(pool, in_features, out_features, dtype))
     program.finalize()
     step = (i32(np.zeros(rows)), i32(np.arange(rows)), i32([0, rows]), i32(np.zeros((1, 1))), i32([]))
-    calls = [seconds for name, seconds in traced_best(program, None, step, rounds) if name == "linear"]
+    calls = [seconds for name, seconds in best_trace(program, None, step, rounds) if name == "linear"]
     seconds = float(np.mean(calls))
     return {
         "shape": f"{in_features}->{out_features}",
@@ -156,9 +153,10 @@ def measure_steps(pool: _cpu.ThreadPool, limits: dict, dtype: str, rounds: int) 
         kv_bytes = 2 * LAYERS * KV_HEADS * HEAD_DIM * element * (keys if kind == "decode" else rows)
         flops = 2.0 * layer_weights * rows + 2.0 * head_weights * logit_rows + 4.0 * LAYERS * HIDDEN * keys
         limit = step_limit(limits, (layer_weights + head_weights) * element, kv_bytes, flops, dtype)
-        seconds = whole_best(program, kv, step, rounds)
+        trace = best_trace(program, kv, step, rounds)
+        seconds = sum(spent for _, spent in trace)
         by_call: dict[str, float] = {}
-        for name, spent in traced_best(program, kv, step, rounds):
+        for name, spent in trace:
             by_call[name] = by_call.get(name, 0.0) + spent * 1e3
         results.append(
             {

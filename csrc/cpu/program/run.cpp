@@ -132,14 +132,18 @@ void Program::replay(RunContext& context, int first_op, int end_op,
                      std::vector<std::pair<const char*, double>>* times) {
   if (times != nullptr)
     times->reserve(static_cast<size_t>(num_ops()));
+  // From the end of one call to the end of the next, as the caller sees them: the sum is the step's time even
+  // when the caller lost its core and others did the work.
+  double last = times != nullptr ? seconds_now() : 0.0;
   pool_->run([&](int worker) {
-    const bool timed = times != nullptr && worker == 0;
     for (int i = first_op; i < end_op; ++i) {
-      const double start = timed ? seconds_now() : 0.0;
       const Op& op = *ops_[static_cast<size_t>(i)];
       op.run(context, &context.queues[i * queues_per_op], worker);
-      if (timed)
-        times->emplace_back(op.name(), seconds_now() - start);
+      if (times == nullptr || worker != 0)
+        continue;
+      const double now = seconds_now();
+      times->emplace_back(op.name(), now - last);
+      last = now;
     }
   });
 }
