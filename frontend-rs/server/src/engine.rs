@@ -16,6 +16,9 @@ pub enum EngineFailure {
     /// This one request failed; the engine goes on.
     #[error("{reason}")]
     Request { reason: String },
+    /// As many requests are open as the engine's client takes.
+    #[error("{open} requests are open, at most {limit} are allowed")]
+    Overloaded { limit: u64, open: u64 },
     /// Not up (yet, or again).
     #[error("{state}")]
     Unavailable { state: String },
@@ -26,6 +29,13 @@ impl From<EngineFailure> for ApiError {
         match failure {
             EngineFailure::Died { reason } => Self::EngineDied { reason },
             EngineFailure::Request { reason } => Self::EngineRequest { reason },
+            EngineFailure::Overloaded { limit, open } => Self::QueueFull {
+                what: "open requests",
+                flag: "a fixed limit",
+                limit,
+                waiting: open,
+                retry_after_s: 1,
+            },
             EngineFailure::Unavailable { state } => Self::NotReady {
                 state,
                 retry_after_s: 2,
@@ -74,4 +84,15 @@ pub trait Engine: Send + Sync {
     fn submit(&self, request: EngineCoreRequest) -> Result<OutputStream, EngineFailure>;
     fn state(&self) -> EngineState;
     fn snapshot(&self) -> EngineSnapshot;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn too_many_open_requests_are_the_client_s_to_try_again() {
+        let error = ApiError::from(EngineFailure::Overloaded { limit: 8, open: 8 });
+        assert_eq!((error.status().as_u16(), error.retry_after_s()), (429, Some(1)));
+    }
 }

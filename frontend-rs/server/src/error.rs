@@ -29,6 +29,8 @@ pub enum ApiError {
     ContextLength { param: String, message: String },
     #[error("the request body is not valid JSON: {detail}")]
     MalformedJson { detail: String },
+    #[error("the request body is limited to {limit_values} JSON values, lists of token ids aside")]
+    BodyTooComplex { limit_values: usize },
     #[error("content-type must be application/json, but {given} given")]
     ContentType { given: String },
     #[error("the request body is limited to {limit_bytes} bytes (--max-request-bytes)")]
@@ -94,6 +96,7 @@ impl ApiError {
             | Self::Unsupported { .. }
             | Self::ContextLength { .. }
             | Self::BodyRead { .. }
+            | Self::BodyTooComplex { .. }
             | Self::MalformedJson { .. } => StatusCode::BAD_REQUEST,
             Self::ContentType { .. } => StatusCode::UNSUPPORTED_MEDIA_TYPE,
             Self::BodyTooLarge { .. } => StatusCode::PAYLOAD_TOO_LARGE,

@@ -6,6 +6,13 @@ use vllm_rs_flags::Config;
 
 use crate::error::ApiError;
 
+/// Samplers compute in float32: a smaller number is zero or denormal there, and the engine refuses it.
+pub const FLOAT32_TINY: f64 = f32::MIN_POSITIVE as f64;
+/// Far beyond any use, and within float32.
+pub const MAX_REPETITION_PENALTY: f64 = 1e3;
+/// Most tokens of one bad word, as the engine has it.
+pub const BAD_WORD_TOKENS: u64 = 256;
+
 /// Upper bounds on what one request, or the queue of requests, may ask for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Limits {
@@ -15,6 +22,10 @@ pub struct Limits {
     pub header_read: Duration,
     /// Bytes of a request body.
     pub body_bytes: u64,
+    /// Requests whose bodies are being read, parsed or tokenised.
+    pub preparing_requests: u64,
+    /// Bytes of their bodies, beyond the first 64 KiB of each.
+    pub preparing_bytes: u64,
     /// Choices per prompt (`n`).
     pub choices: u64,
     /// Prompts times choices: sequences one HTTP request may start.
@@ -23,6 +34,8 @@ pub struct Limits {
     pub messages: u64,
     /// Alternatives per position (`logprobs`, `top_logprobs`, `prompt_logprobs`).
     pub logprobs: u64,
+    /// What -1 alternatives stand for; unknown before the model is.
+    pub vocab_size: u64,
     pub stop_strings: u64,
     pub stop_string_bytes: u64,
     pub stop_token_ids: u64,
@@ -31,7 +44,7 @@ pub struct Limits {
     pub bad_word_bytes: u64,
     pub cache_salt_chars: u64,
     /// Bytes a chat template may produce from one request.
-    pub template_output_bytes: u64,
+    pub template_output_bytes: usize,
     /// Token ids of one `/detokenize` request.
     pub detokenize_tokens: u64,
     /// Requests that wait for their first token.
@@ -46,9 +59,10 @@ impl Limits {
         let frontend = &config.frontend;
         Self {
             body_bytes: frontend.max_request_bytes,
+            preparing_bytes: frontend.max_request_bytes.saturating_mul(8),
             choices: frontend.max_n,
             sequences_per_request: frontend.max_n,
-            logprobs: config.model.max_logprobs,
+            logprobs: u64::try_from(config.model.max_logprobs).unwrap_or(u64::MAX),
             stop_strings: frontend.max_stop_strings,
             stop_string_bytes: frontend.max_stop_string_bytes,
             logit_bias_entries: frontend.max_logit_bias,
@@ -65,10 +79,13 @@ impl Default for Limits {
             connections: 8192,
             header_read: Duration::from_secs(30),
             body_bytes: 32 << 20,
+            preparing_requests: 4096,
+            preparing_bytes: 256 << 20,
             choices: 64,
             sequences_per_request: 64,
             messages: 4096,
             logprobs: 20,
+            vocab_size: u64::MAX,
             stop_strings: 64,
             stop_string_bytes: 1024,
             stop_token_ids: 1024,

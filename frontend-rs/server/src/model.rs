@@ -12,7 +12,8 @@ use vllm_rs_text::{
 
 use crate::error::ApiError;
 use crate::facts::MaxModelLen;
-use crate::generate::params::SamplingDefaults;
+use crate::generate::params::{SamplingDefaults, check_ids};
+use crate::limits::Limits;
 
 /// Why the frontend cannot use a model.
 #[derive(Debug, thiserror::Error)]
@@ -40,8 +41,10 @@ pub struct Model {
     pub template: Option<ChatTemplate>,
     /// As configured, until the engine has said.
     pub max_model_len: MaxModelLen,
-    /// Width of the output layer, at least the tokenizer's.
+    /// Width of the output layer: the engine takes no ids beyond it, whatever the tokenizer names.
     pub vocab_size: u32,
+    /// Most bytes of text that one token stands for.
+    pub longest_token_bytes: usize,
     /// Tokens that end an answer; the first is the primary one.
     pub eos_token_ids: Vec<u32>,
     pub defaults: SamplingDefaults,
@@ -82,9 +85,18 @@ fn generation_config(config: &ModelConfig, files: &ModelFiles) -> Result<Map<Str
     }
 }
 
+/// The most bytes that any token writes.
+pub fn longest_token_bytes(tokenizer: &Tokenizer) -> usize {
+    (0..tokenizer.vocab_size() as u32)
+        .map(|id| tokenizer.token_text(id).bytes.len())
+        .max()
+        .unwrap_or(1)
+        .max(1)
+}
+
 impl Model {
     /// Reads what the frontend needs of the model at `path`. `max_model_len` is refined once the engine has said.
-    pub fn open(config: &ModelConfig, path: &Path) -> Result<Self, ModelError> {
+    pub fn open(config: &ModelConfig, path: &Path, limits: &Limits) -> Result<Self, ModelError> {
         let files = ModelFiles::open(path)?;
         let tokenizer = match &config.tokenizer {
             Some(other) => Tokenizer::open(Path::new(other))?,
@@ -95,12 +107,15 @@ impl Model {
             .as_deref()
             .map(resolve_template_argument)
             .transpose()?;
-        let template =
-            match ChatTemplate::for_tokenizer(&tokenizer, given.as_deref(), TemplateLimits::default()) {
-                Ok(template) => Some(template),
-                Err(ChatTemplateError::NoTemplate) => None,
-                Err(error) => return Err(error.into()),
-            };
+        let template_limits = TemplateLimits {
+            output_bytes: limits.template_output_bytes,
+            ..TemplateLimits::default()
+        };
+        let template = match ChatTemplate::for_tokenizer(&tokenizer, given.as_deref(), template_limits) {
+            Ok(template) => Some(template),
+            Err(ChatTemplateError::NoTemplate) => None,
+            Err(error) => return Err(error.into()),
+        };
         let generation = generation_config(config, &files)?;
         let mut eos_token_ids = tokenizer.eos_token_ids().to_vec();
         eos_token_ids.extend(ids(files.generation_config(), "eos_token_id"));
@@ -131,7 +146,12 @@ impl Model {
                     .unwrap_or(context)
                     .clamp(2, u64::from(u32::MAX)) as u32,
             ),
-            vocab_size: width.max(tokenizer.vocab_size() as u64) as u32,
+            vocab_size: if width == 0 {
+                tokenizer.vocab_size() as u32
+            } else {
+                width.min(u64::from(u32::MAX)) as u32
+            },
+            longest_token_bytes: longest_token_bytes(&tokenizer),
             tokenizer,
             template,
             eos_token_ids,
@@ -144,6 +164,32 @@ impl Model {
         self.tokenizer
             .encode(text, add_special_tokens)
             .map_err(|error| ApiError::invalid("prompt", error.to_string()))
+    }
+
+    /// Token ids of a prompt. A text that cannot fit into the context is refused before it is tokenised, unless its
+    /// beginning may be cut off.
+    pub fn encode_prompt(
+        &self,
+        text: &str,
+        add_special_tokens: bool,
+        may_truncate: bool,
+    ) -> Result<Vec<u32>, ApiError> {
+        let most_bytes = (self.max_model_len.get() as usize).saturating_mul(self.longest_token_bytes);
+        if !may_truncate && text.len() > most_bytes {
+            return Err(ApiError::ContextLength {
+                param: "prompt".to_owned(),
+                message: format!(
+                    "the prompt has {} bytes, but the model's context is {} tokens (--max-model-len) of at most {} \
+                     bytes",
+                    text.len(),
+                    self.max_model_len.get(),
+                    self.longest_token_bytes
+                ),
+            });
+        }
+        let ids = self.encode(text, add_special_tokens)?;
+        check_ids("prompt", ids.iter().copied(), self.vocab_size)?;
+        Ok(ids)
     }
 
     /// Text of token ids.

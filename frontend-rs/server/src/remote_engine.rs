@@ -35,6 +35,10 @@ impl RemoteEngine {
 fn failure(error: ClientError) -> EngineFailure {
     match error {
         ClientError::NotReady { state } => EngineFailure::Unavailable { state },
+        ClientError::TooManyRequests { limit, open } => EngineFailure::Overloaded {
+            limit: limit as u64,
+            open: open as u64,
+        },
         ClientError::Dead { reason } => EngineFailure::Unavailable {
             state: format!("the engine is gone: {reason}"),
         },

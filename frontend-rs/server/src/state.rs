@@ -1,6 +1,6 @@
 //! What the handlers share.
 
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
 use std::sync::{Arc, OnceLock, RwLock};
 
 use vllm_rs_flags::{Config, Secret};
@@ -11,6 +11,7 @@ use crate::generate::admission::Admission;
 use crate::limits::Limits;
 use crate::metrics::{EngineMetrics, HttpMetrics};
 use crate::model::Model;
+use crate::request::intake::Intake;
 
 /// Everything that exists once the engine has registered.
 pub struct Serving {
@@ -28,6 +29,10 @@ impl Serving {
         metrics: Arc<EngineMetrics>,
         limits: Limits,
     ) -> Self {
+        let limits = Limits {
+            vocab_size: u64::from(model.vocab_size),
+            ..limits
+        };
         Self {
             model,
             engine,
@@ -86,6 +91,7 @@ struct Inner {
     force_include_usage: bool,
     log_requests: bool,
     http: HttpMetrics,
+    intake: Arc<Intake>,
     started_unix_s: f64,
     stage: RwLock<String>,
     draining: AtomicBool,
@@ -110,6 +116,7 @@ impl AppState {
             force_include_usage: config.frontend.enable_force_include_usage,
             log_requests: !config.observability.disable_log_requests,
             http: HttpMetrics::default(),
+            intake: Arc::default(),
             started_unix_s: crate::generate::start::unix_seconds(),
             stage: RwLock::new("starting".to_owned()),
             draining: AtomicBool::new(false),
@@ -142,6 +149,25 @@ impl AppState {
         &self.0.http
     }
 
+    /// What is on its way in and not submitted yet.
+    pub fn intake(&self) -> &Arc<Intake> {
+        &self.0.intake
+    }
+
+    /// Requests that are being prepared, and sequences that run: what a drain waits for.
+    pub fn busy(&self) -> u64 {
+        // In this order: what leaves the first count has entered the second.
+        let preparing = self.0.intake.requests();
+        preparing + self.serving().map_or(0, |serving| serving.running())
+    }
+
+    /// Counts an error that refuses a request for lack of room.
+    pub fn count_rejection(&self, error: &ApiError) {
+        if let (ApiError::QueueFull { .. }, Some(serving)) = (error, self.serving()) {
+            serving.metrics.admission_rejections.inc();
+        }
+    }
+
     pub fn started_unix_s(&self) -> f64 {
         self.0.started_unix_s
     }
@@ -161,7 +187,7 @@ impl AppState {
 
     /// Takes no new work from here on.
     pub fn set_draining(&self) {
-        self.0.draining.store(true, Relaxed);
+        self.0.draining.store(true, SeqCst);
     }
 
     /// The model and engine, whatever their health.
@@ -176,7 +202,7 @@ impl AppState {
         match serving.engine.state() {
             EngineState::Down { reason } => Phase::Down(reason),
             EngineState::Unhealthy { reason } => Phase::Unhealthy(reason),
-            EngineState::Ready if self.0.draining.load(Relaxed) => Phase::Draining,
+            EngineState::Ready if self.0.draining.load(SeqCst) => Phase::Draining,
             EngineState::Ready => Phase::Ready,
         }
     }
@@ -199,7 +225,7 @@ impl AppState {
                 state,
                 retry_after_s: 2,
             }),
-            Phase::Unhealthy(_) if self.0.draining.load(Relaxed) => Err(ApiError::Draining),
+            Phase::Unhealthy(_) if self.0.draining.load(SeqCst) => Err(ApiError::Draining),
             Phase::Draining => Err(ApiError::Draining),
             Phase::Ready | Phase::Unhealthy(_) => self.model().cloned(),
         }

@@ -135,6 +135,44 @@ async fn a_prompt_of_one_token_has_one_position_without_logprobs() {
 }
 
 #[tokio::test]
+async fn offsets_follow_the_text_through_special_tokens_and_parts_of_characters() {
+    // a, <|im_start|>, both bytes of ü, b.
+    let mut body = json!({"prompt": [97, 256, 0xC3, 0xBC, 98], "echo": true, "logprobs": 0});
+    let server = server("Grüß!");
+    let (status, answer) = server.post(PATH, &body).await;
+    assert_eq!(status, StatusCode::OK, "{answer}");
+    let choice = &answer["choices"][0];
+    assert_eq!(choice["text"], "a<|im_start|>übGrüß!");
+    // The last is the end token, which writes nothing.
+    let expected = json!([0, 1, 13, 13, 14, 15, 16, 17, 17, 18, 18, 19, 20]);
+    assert_eq!(choice["logprobs"]["text_offset"], expected);
+    body["stream"] = json!(true);
+    let events = server.stream(PATH, &body).await;
+    let streamed: Vec<Value> = events[..events.len() - 1]
+        .iter()
+        .map(|event| serde_json::from_str::<Value>(event).expect("JSON"))
+        .filter_map(|chunk| chunk["choices"][0]["logprobs"]["text_offset"].as_array().cloned())
+        .flatten()
+        .collect();
+    assert_eq!(json!(streamed), expected);
+}
+
+#[tokio::test]
+async fn a_stream_counts_cached_tokens_as_a_whole_answer_does() {
+    let mut config = Config::default();
+    config.frontend.enable_prompt_tokens_details = true;
+    let server = TestServer::with(&config, FakeEngine::writing("xy"));
+    let mut body = json!({"prompt": ["abcdef", "ghijkl"], "n": 2, "temperature": 1});
+    let (_, whole) = server.post(PATH, &body).await;
+    assert_eq!(whole["usage"]["prompt_tokens_details"]["cached_tokens"], 8);
+    body["stream"] = json!(true);
+    body["stream_options"] = json!({"include_usage": true});
+    let events = server.stream(PATH, &body).await;
+    let last: Value = serde_json::from_str(&events[events.len() - 2]).expect("JSON");
+    assert_eq!(last["usage"], whole["usage"]);
+}
+
+#[tokio::test]
 async fn sampling_reaches_the_engine_as_it_was_asked() {
     let server = server("a");
     let body = json!({
@@ -181,6 +219,13 @@ async fn ids_beyond_the_vocabulary_never_reach_the_engine() {
         ("best_of", json!({"prompt": "a", "best_of": 2})),
         ("prompt", json!({"prompt": ""})),
         ("prompt", json!({"prompt": vec!["a"; 65]})),
+        ("prompt", json!({"prompt": "a".repeat(100_000)})),
+        (
+            "bad_words",
+            json!({"prompt": "a", "bad_words": ["b".repeat(256)]}),
+        ),
+        ("top_p", json!({"prompt": "a", "top_p": 1e-50})),
+        ("logprobs", json!({"prompt": "a", "logprobs": -1})),
     ] {
         let (status, answer) = server.post(PATH, &body).await;
         assert_eq!(
@@ -202,6 +247,14 @@ async fn truncation_keeps_the_end_of_the_prompt() {
         server.engine.last_request().prompt_token_ids,
         Some(vec![101, 102])
     );
+    // -1 leaves room for the answer, whose length the API gives as 16 when the request does not.
+    for (max_tokens, kept) in [(Value::Null, 240), (json!(100), 156)] {
+        let body = json!({"prompt": "a".repeat(300), "truncate_prompt_tokens": -1, "max_tokens": max_tokens});
+        let (status, answer) = server.post(PATH, &body).await;
+        assert_eq!(status, StatusCode::OK, "{answer}");
+        let prompt = server.engine.last_request().prompt_token_ids.expect("a prompt");
+        assert_eq!(prompt.len(), kept);
+    }
 }
 
 #[tokio::test]

@@ -11,6 +11,7 @@ use common::{TestServer, json_of, post_request, text_of};
 use serde_json::{Value, json};
 use vllm_rs_flags::{Config, Secret};
 use vllm_rs_server::app;
+use vllm_rs_server::limits::Limits;
 use vllm_rs_server::state::AppState;
 
 const CHAT: &str = "/v1/chat/completions";
@@ -290,6 +291,49 @@ async fn a_client_that_leaves_before_its_answer_is_counted() {
     .await;
     let line = format!("http_requests_total{{handler=\"{CHAT}\",method=\"POST\",status=\"4xx\"}} 1");
     assert!(page.contains(&line), "{page}");
+}
+
+#[tokio::test]
+async fn requests_on_their_way_in_are_bounded() {
+    for (preparing_requests, preparing_bytes) in [(0, u64::MAX), (9, 1000)] {
+        let limits = Limits {
+            preparing_requests,
+            preparing_bytes,
+            ..Limits::default()
+        };
+        let server = TestServer::with_limits(&Config::default(), limits, FakeEngine::writing("a"));
+        let long = json!({"prompt": "x".repeat(100_000)});
+        let refused = server.send(post_request("/v1/completions", &long)).await;
+        assert_eq!(refused.status(), StatusCode::TOO_MANY_REQUESTS);
+        assert!(refused.headers().contains_key(header::RETRY_AFTER));
+        assert_eq!(server.serving.metrics.admission_rejections.get(), 1);
+        assert_eq!(server.state.intake().requests(), 0);
+    }
+}
+
+#[tokio::test]
+async fn a_request_that_is_being_prepared_outlives_the_start_of_a_drain() {
+    let server = TestServer::with(&Config::default(), FakeEngine::writing("a"));
+    let (sender, receiver) = futures::channel::mpsc::unbounded::<Result<Vec<u8>, std::io::Error>>();
+    let request = Request::post(CHAT)
+        .header(header::CONTENT_TYPE, "application/json")
+        .body(Body::from_stream(receiver))
+        .expect("valid");
+    let mut answer = std::pin::pin!(server.send(request));
+    assert!(
+        futures::poll!(answer.as_mut()).is_pending(),
+        "its body is missing"
+    );
+    assert_eq!(server.state.busy(), 1);
+    server.state.set_draining();
+    let late = server.send(post_request(CHAT, &chat())).await;
+    assert_eq!(late.status(), StatusCode::SERVICE_UNAVAILABLE);
+    sender
+        .unbounded_send(Ok(chat().to_string().into_bytes()))
+        .expect("still read");
+    drop(sender);
+    assert_eq!(answer.await.status(), StatusCode::OK);
+    assert_eq!(server.state.busy(), 0);
 }
 
 #[tokio::test]

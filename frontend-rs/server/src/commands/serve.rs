@@ -18,7 +18,6 @@ use crate::app;
 use crate::build_info;
 use crate::cli::ServeCommand;
 use crate::facts;
-use crate::limits::Limits;
 use crate::listen::{self, Listener};
 use crate::metrics::EngineMetrics;
 use crate::model::Model;
@@ -104,8 +103,9 @@ async fn serve_until_gone(
     let events = client.events();
 
     let model_config = config.model.clone();
+    let limits = state.limits().clone();
     // The engine loads its weights meanwhile.
-    let model = tokio::task::spawn_blocking(move || Model::open(&model_config, &path))
+    let model = tokio::task::spawn_blocking(move || Model::open(&model_config, &path, &limits))
         .await
         .map_err(|error| CommandError::Runtime(error.to_string()))?
         .map_err(|source| CommandError::Model {
@@ -181,7 +181,7 @@ fn open_for_work(
     ));
     tokio::spawn(record_steps(client.stats_feed(), metrics.clone()));
     let engine = Arc::new(RemoteEngine::new(client.clone()));
-    let serving = Serving::new(model, engine, metrics.clone(), Limits::from_config(config));
+    let serving = Serving::new(model, engine, metrics.clone(), state.limits().clone());
     state.set_serving(Arc::new(serving));
     metrics
 }
@@ -226,18 +226,13 @@ async fn until_dead(client: &EngineClient) -> String {
     }
 }
 
-/// Waits until no sequence runs, the time is up, or a second signal comes.
+/// Waits until no request is prepared and no sequence runs, the time is up, or a second signal comes.
 async fn drain(state: &AppState, signal: &str, timeout_s: f64, signals: &mut StopSignals) {
     state.set_draining();
-    let running = || state.serving().map_or(0, |serving| serving.running());
-    tracing::info!(
-        signal,
-        running = running(),
-        timeout_s,
-        "draining: no new work is taken"
-    );
+    let busy = || state.busy();
+    tracing::info!(signal, busy = busy(), timeout_s, "draining: no new work is taken");
     let drained = async {
-        while running() > 0 {
+        while busy() > 0 {
             tokio::time::sleep(DRAIN_POLL).await;
         }
     };
@@ -245,8 +240,8 @@ async fn drain(state: &AppState, signal: &str, timeout_s: f64, signals: &mut Sto
     tokio::select! {
         () = drained => tracing::info!("drained"),
         () = tokio::time::sleep(timeout) => {
-            tracing::warn!(running = running(), "--shutdown-timeout is over; the rest is cut off");
+            tracing::warn!(busy = busy(), "--shutdown-timeout is over; the rest is cut off");
         }
-        again = signals.next() => tracing::warn!(signal = again, running = running(), "not waiting any longer"),
+        again = signals.next() => tracing::warn!(signal = again, busy = busy(), "not waiting any longer"),
     }
 }

@@ -1,17 +1,19 @@
 //! Admission: how much may wait for its first token before the server says 429.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::error::ApiError;
 use crate::limits::Limits;
 
+#[derive(Debug, Default)]
+struct Waiting {
+    requests: u64,
+    tokens: u64,
+}
+
 /// What waits for its first token.
 #[derive(Debug, Default)]
-pub struct Admission {
-    waiting_requests: AtomicU64,
-    waiting_tokens: AtomicU64,
-}
+pub struct Admission(Mutex<Waiting>);
 
 /// A place in the queue; given back when dropped.
 #[derive(Debug)]
@@ -21,57 +23,59 @@ pub struct Ticket {
 }
 
 impl Admission {
-    pub fn waiting_requests(&self) -> u64 {
-        self.waiting_requests.load(Relaxed)
+    fn lock(&self) -> MutexGuard<'_, Waiting> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Admits all of a request's sequences, or none. An empty queue admits anything, or a single request larger
-    /// than the token limit could never run.
+    pub fn waiting_requests(&self) -> u64 {
+        self.lock().requests
+    }
+
+    /// Admits all of a request's sequences, or none; others never see what was not admitted. An empty queue admits
+    /// anything, or a single request larger than the token limit could never run.
     pub fn admit(self: &Arc<Self>, prompt_tokens: &[u64], limits: &Limits) -> Result<Vec<Ticket>, ApiError> {
         let requests = prompt_tokens.len() as u64;
         let tokens: u64 = prompt_tokens.iter().sum();
-        let ahead_requests = self.waiting_requests.fetch_add(requests, Relaxed);
-        let ahead_tokens = self.waiting_tokens.fetch_add(tokens, Relaxed);
-        // The tickets own the amounts from here: an early return gives them back.
-        let tickets: Vec<Ticket> = prompt_tokens
-            .iter()
-            .map(|tokens| Ticket {
-                admission: self.clone(),
-                tokens: *tokens,
-            })
-            .collect();
-        let retry_after_s = 1 + ahead_requests / 64;
+        let mut waiting = self.lock();
+        let retry_after_s = (1 + waiting.requests / 64).min(30);
         let refuse = |what, flag, limit, waiting| ApiError::QueueFull {
             what,
             flag,
             limit,
             waiting,
-            retry_after_s: retry_after_s.min(30),
+            retry_after_s,
         };
-        if ahead_requests > 0 && ahead_requests + requests > limits.queued_requests {
+        if waiting.requests > 0 && waiting.requests + requests > limits.queued_requests {
             return Err(refuse(
                 "queued requests",
                 "--max-num-queued-reqs",
                 limits.queued_requests,
-                ahead_requests,
+                waiting.requests,
             ));
         }
-        if ahead_tokens > 0 && ahead_tokens.saturating_add(tokens) > limits.queued_tokens {
+        if waiting.tokens > 0 && waiting.tokens.saturating_add(tokens) > limits.queued_tokens {
             return Err(refuse(
                 "queued prompt tokens",
                 "--max-num-queued-tokens",
                 limits.queued_tokens,
-                ahead_tokens,
+                waiting.tokens,
             ));
         }
-        Ok(tickets)
+        waiting.requests += requests;
+        waiting.tokens += tokens;
+        let ticket = |tokens: &u64| Ticket {
+            admission: self.clone(),
+            tokens: *tokens,
+        };
+        Ok(prompt_tokens.iter().map(ticket).collect())
     }
 }
 
 impl Drop for Ticket {
     fn drop(&mut self) {
-        self.admission.waiting_requests.fetch_sub(1, Relaxed);
-        self.admission.waiting_tokens.fetch_sub(self.tokens, Relaxed);
+        let mut waiting = self.admission.lock();
+        waiting.requests -= 1;
+        waiting.tokens -= self.tokens;
     }
 }
 

@@ -1,6 +1,7 @@
 //! Log-probabilities in the three shapes the API has: chat, completions, and prompt positions.
 
 use serde_json::{Map, Value, json};
+use vllm_rs_text::Detokenizer;
 use vllm_rs_wire::Logprobs;
 
 use crate::model::Model;
@@ -73,6 +74,49 @@ pub fn chat_content<const T: bool>(naming: TokenNaming<'_>, rows: &Logprobs<T>, 
         .collect()
 }
 
+/// Where tokens stand in a text, in characters: each after what those before it wrote. A token that ends inside a
+/// character writes nothing, and the one that completes it writes it.
+#[derive(Debug)]
+pub struct TextOffsets {
+    detokenizer: Detokenizer,
+    chars: usize,
+    piece: String,
+}
+
+impl TextOffsets {
+    /// Offsets of the tokens that follow `prompt_token_ids`, from 0.
+    pub fn new(model: &Model, prompt_token_ids: &[u32], skip_special_tokens: bool) -> Self {
+        Self {
+            detokenizer: Detokenizer::new(
+                model.tokenizer.clone(),
+                prompt_token_ids,
+                skip_special_tokens,
+                true,
+            ),
+            chars: 0,
+            piece: String::new(),
+        }
+    }
+
+    pub fn starting_at(self, chars: usize) -> Self {
+        Self { chars, ..self }
+    }
+
+    /// Characters written so far.
+    pub fn chars(&self) -> usize {
+        self.chars
+    }
+
+    /// The offset of the next token.
+    pub fn next(&mut self, id: u32) -> usize {
+        let offset = self.chars;
+        self.piece.clear();
+        self.detokenizer.push(id, &mut self.piece);
+        self.chars += self.piece.chars().count();
+        offset
+    }
+}
+
 /// `choices[].logprobs` of completions, filled token by token.
 #[derive(Debug, Default)]
 pub struct CompletionLogprobs {
@@ -80,39 +124,30 @@ pub struct CompletionLogprobs {
     token_logprobs: Vec<Value>,
     top_logprobs: Vec<Value>,
     text_offset: Vec<usize>,
-    /// Characters of the choice's text before the next token.
-    offset: usize,
 }
 
 impl CompletionLogprobs {
-    /// A block whose first token starts after `offset` characters.
-    pub fn at_offset(offset: usize) -> Self {
-        Self {
-            offset,
-            ..Self::default()
-        }
-    }
-
-    pub fn offset(&self) -> usize {
-        self.offset
-    }
-
-    fn push_token(&mut self, naming: TokenNaming<'_>, id: u32, logprob: Value, top: Value) {
-        let text = naming.text(id);
-        self.text_offset.push(self.offset);
-        self.offset += text.chars().count();
-        self.tokens.push(Value::String(text));
+    fn push_token(&mut self, naming: TokenNaming<'_>, id: u32, offset: usize, logprob: Value, top: Value) {
+        self.text_offset.push(offset);
+        self.tokens.push(Value::String(naming.text(id)));
         self.token_logprobs.push(logprob);
         self.top_logprobs.push(top);
     }
 
     /// Adds a token that has no log-probability: the first of the prompt.
-    pub fn push_unscored(&mut self, naming: TokenNaming<'_>, id: u32) {
-        self.push_token(naming, id, Value::Null, Value::Null);
+    pub fn push_unscored(&mut self, naming: TokenNaming<'_>, id: u32, offset: usize) {
+        self.push_token(naming, id, offset, Value::Null, Value::Null);
     }
 
-    /// Adds one entry per row. `top_logprobs` always holds the token itself, as lm-eval expects.
-    pub fn push_rows<const T: bool>(&mut self, naming: TokenNaming<'_>, rows: &Logprobs<T>, top: usize) {
+    /// Adds one entry per row, at the offset that `offset_of` gives for its token. `top_logprobs` always holds the
+    /// token itself, as lm-eval expects.
+    pub fn push_rows<const T: bool>(
+        &mut self,
+        naming: TokenNaming<'_>,
+        rows: &Logprobs<T>,
+        top: usize,
+        mut offset_of: impl FnMut(u32) -> usize,
+    ) {
         for position in 0..rows.positions() {
             let Some((ids, logprobs, _)) = rows.row(position) else {
                 continue;
@@ -126,7 +161,8 @@ impl CompletionLogprobs {
             }
             best.entry(naming.text(id))
                 .or_insert_with(|| json!(finite(logprob)));
-            self.push_token(naming, id, json!(finite(logprob)), Value::Object(best));
+            let offset = offset_of(id);
+            self.push_token(naming, id, offset, json!(finite(logprob)), Value::Object(best));
         }
     }
 
@@ -136,7 +172,6 @@ impl CompletionLogprobs {
         self.token_logprobs.extend(later.token_logprobs);
         self.top_logprobs.extend(later.top_logprobs);
         self.text_offset.extend(later.text_offset);
-        self.offset = later.offset;
     }
 
     pub fn into_json(self) -> Value {

@@ -6,6 +6,7 @@ use serde_json::Value;
 use vllm_rs_wire::{RequestOutputKind, SamplingParams, StopStrings};
 
 use crate::error::ApiError;
+use crate::limits::{self, BAD_WORD_TOKENS, FLOAT32_TINY, MAX_REPETITION_PENALTY};
 use crate::model::Model;
 use crate::request::sampling::SamplingFields;
 
@@ -34,10 +35,10 @@ impl SamplingDefaults {
         };
         Self {
             temperature: number("temperature", 0.0, 2.0),
-            top_p: number("top_p", f64::MIN_POSITIVE, 1.0),
+            top_p: number("top_p", FLOAT32_TINY, 1.0),
             top_k: number("top_k", -1.0, f64::from(i32::MAX)).map(|k| k as i32),
             min_p: number("min_p", 0.0, 1.0),
-            repetition_penalty: number("repetition_penalty", f64::MIN_POSITIVE, 1e3),
+            repetition_penalty: number("repetition_penalty", FLOAT32_TINY, MAX_REPETITION_PENALTY),
             max_new_tokens: number("max_new_tokens", 1.0, f64::from(i32::MAX)).map(|tokens| tokens as u32),
         }
     }
@@ -54,24 +55,38 @@ pub struct Asked {
     pub prompt_logprobs: Option<i32>,
 }
 
-/// Builds the parameters shared by every sequence of one prompt; `seed` is set per sequence.
+/// Builds the parameters of each prompt, from its length in tokens; `seed` is set per sequence.
 pub fn resolve(
     fields: &SamplingFields,
     asked: Asked,
     model: &Model,
-    prompt_tokens: usize,
-) -> Result<SamplingParams, ApiError> {
+    prompt_tokens: &[usize],
+) -> Result<Vec<SamplingParams>, ApiError> {
     check_vocabulary(fields, model)?;
-    let max_tokens = max_tokens(asked, model, prompt_tokens)?;
-    if fields.min_tokens > max_tokens {
-        return Err(ApiError::invalid(
-            "min_tokens",
-            format!(
-                "min_tokens must be at most max_tokens = {max_tokens}, but is {}",
-                fields.min_tokens
-            ),
-        ));
-    }
+    let shared = shared(fields, asked, model)?;
+    prompt_tokens
+        .iter()
+        .map(|prompt_tokens| {
+            let max_tokens = max_tokens(asked, model, *prompt_tokens)?;
+            if fields.min_tokens > max_tokens {
+                return Err(ApiError::invalid(
+                    "min_tokens",
+                    format!(
+                        "min_tokens must be at most max_tokens = {max_tokens}, but is {}",
+                        fields.min_tokens
+                    ),
+                ));
+            }
+            Ok(SamplingParams {
+                max_tokens: Some(max_tokens),
+                ..shared.clone()
+            })
+        })
+        .collect()
+}
+
+/// What is the same for every prompt of a request.
+fn shared(fields: &SamplingFields, asked: Asked, model: &Model) -> Result<SamplingParams, ApiError> {
     let defaults = &model.defaults;
     let mut temperature = fields.temperature.or(defaults.temperature).unwrap_or(1.0);
     if temperature > 0.0 {
@@ -92,7 +107,6 @@ pub fn resolve(
         stop: (!fields.stop.is_empty()).then(|| StopStrings(fields.stop.clone())),
         stop_token_ids,
         ignore_eos: fields.ignore_eos,
-        max_tokens: Some(max_tokens),
         min_tokens: fields.min_tokens,
         logprobs: asked.logprobs,
         prompt_logprobs: asked.prompt_logprobs,
@@ -215,6 +229,8 @@ fn bad_words(fields: &SamplingFields, model: &Model) -> Result<Option<Vec<Vec<u3
         let plain = model.encode(bare, false)?;
         let spaced = model.encode(&format!(" {bare}"), false)?;
         for (first, ids) in [(true, plain), (false, spaced)] {
+            limits::check("bad_words", "tokens per word", BAD_WORD_TOKENS, ids.len())?;
+            check_ids("bad_words", ids.iter().copied(), model.vocab_size)?;
             let known = out
                 .last()
                 .is_some_and(|last| !first && last.first() == ids.first() && last.len() == ids.len());

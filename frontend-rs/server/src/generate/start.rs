@@ -11,19 +11,45 @@ use super::choice::{ChoiceParts, ChoiceStream};
 use super::params::{Asked, resolve};
 use crate::error::ApiError;
 use crate::metrics::{RequestGroup, RequestTimer};
+use crate::model::Model;
 use crate::request::sampling::SamplingFields;
 use crate::state::Serving;
 
-/// All that is needed to start.
+/// All that is needed to start, checked.
 #[derive(Debug)]
 pub struct GenerationPlan {
     /// The id the client sees.
     pub request_id: String,
     pub arrival: Instant,
     /// One prompt per entry, as token ids.
-    pub prompts: Vec<Vec<u32>>,
+    pub prompts: Vec<Arc<[u32]>>,
     pub sampling: SamplingFields,
     pub asked: Asked,
+    /// Per prompt.
+    params: Vec<SamplingParams>,
+}
+
+impl GenerationPlan {
+    /// Checks everything that can be checked without the engine. May take long: bad words are tokenised here.
+    pub fn new(
+        model: &Model,
+        request_id: String,
+        arrival: Instant,
+        prompts: Vec<Vec<u32>>,
+        sampling: SamplingFields,
+        asked: Asked,
+    ) -> Result<Self, ApiError> {
+        let lengths: Vec<usize> = prompts.iter().map(Vec::len).collect();
+        let params = resolve(&sampling, asked, model, &lengths)?;
+        Ok(Self {
+            request_id,
+            arrival,
+            prompts: prompts.into_iter().map(Arc::from).collect(),
+            sampling,
+            asked,
+            params,
+        })
+    }
 }
 
 /// Running sequences; the choice index of prompt `p`, choice `c` is `p * n + c`.
@@ -33,19 +59,16 @@ pub struct Generation {
     pub n: u32,
 }
 
-/// Checks, admits and submits every sequence. Nothing is left running when one of them fails.
+/// Admits and submits every sequence. Nothing is left running when one of them fails.
 pub fn start(serving: &Serving, plan: GenerationPlan) -> Result<Generation, ApiError> {
     let GenerationPlan {
         request_id,
         arrival,
         prompts,
         sampling,
-        asked,
+        params,
+        ..
     } = plan;
-    let params = prompts
-        .iter()
-        .map(|prompt| resolve(&sampling, asked, &serving.model, prompt.len()))
-        .collect::<Result<Vec<_>, _>>()?;
     let n = sampling.n;
     let sizes: Vec<u64> = prompts
         .iter()
@@ -61,7 +84,6 @@ pub fn start(serving: &Serving, plan: GenerationPlan) -> Result<Generation, ApiE
 
     let base_seed = sampling.seed.unwrap_or_else(random_seed);
     let many_prompts = prompts.len() > 1;
-    let prompts: Vec<Arc<[u32]>> = prompts.into_iter().map(Arc::from).collect();
     let group = RequestGroup::new(metrics.clone());
     let mut choices = SelectAll::new();
     for (prompt_index, (prompt, params)) in prompts.iter().zip(params).enumerate() {

@@ -3,14 +3,19 @@
 //! Each field is read with the type it must have, so that an error can name the field, what it must be and what
 //! it was. What nobody took is what the server ignored, and the client is told.
 
+use std::collections::BTreeMap;
+
 use serde_json::{Map, Value};
 
+use super::parse::{self, List};
 use crate::error::ApiError;
 
 /// The fields of one JSON object that have not been taken yet.
 #[derive(Debug)]
 pub struct Fields {
     map: Map<String, Value>,
+    /// Lists that were read straight into numbers or texts.
+    lists: BTreeMap<String, List>,
     /// Path of the object inside the body, with a trailing dot; empty at the top.
     prefix: String,
 }
@@ -37,7 +42,7 @@ pub fn brief(value: &Value) -> String {
     }
 }
 
-fn integer(value: &Value) -> Option<i64> {
+pub(super) fn integer(value: &Value) -> Option<i64> {
     value.as_i64().or_else(|| {
         let float = value.as_f64()?;
         // 2^53: beyond it a float no longer names one integer.
@@ -46,17 +51,19 @@ fn integer(value: &Value) -> Option<i64> {
 }
 
 impl Fields {
-    /// Takes the top object of a request body.
-    pub fn from_body(value: Value) -> Result<Self, ApiError> {
-        match value {
-            Value::Object(map) => Ok(Self {
-                map,
-                prefix: String::new(),
-            }),
-            other => Err(ApiError::MalformedJson {
-                detail: format!("the body must be an object, but is {}", kind_of(&other)),
-            }),
-        }
+    /// Reads the top object of a request body.
+    pub fn parse(body: &[u8]) -> Result<Self, ApiError> {
+        let parse::Parsed { map, lists } = parse::parse(body)?;
+        Ok(Self {
+            map,
+            lists,
+            prefix: String::new(),
+        })
+    }
+
+    #[cfg(test)]
+    pub fn from_body(value: &Value) -> Result<Self, ApiError> {
+        Self::parse(value.to_string().as_bytes())
     }
 
     fn path(&self, name: &str) -> String {
@@ -80,6 +87,7 @@ impl Fields {
             None => Ok(None),
             Some(Value::Object(map)) => Ok(Some(Fields {
                 map,
+                lists: BTreeMap::new(),
                 prefix: format!("{}.", self.path(name)),
             })),
             Some(other) => Err(self.wrong(name, "an object", &other)),
@@ -178,11 +186,28 @@ impl Fields {
         }
     }
 
+    /// Takes a field that is a list, if it is one.
+    pub fn list(&mut self, name: &str) -> Option<List> {
+        self.lists.remove(name)
+    }
+
     /// Takes a list of token ids (`0 ..= 2^31 - 1`; the vocabulary is checked later).
     pub fn token_ids(&mut self, name: &str) -> Result<Option<Vec<u32>>, ApiError> {
+        let path = self.path(name);
+        let holds = |what: &str| {
+            let message = format!("{path} must hold token ids (integers from 0), but holds {what}");
+            Err(ApiError::invalid(&path, message))
+        };
+        match self.list(name) {
+            None => {}
+            Some(List::Empty) => return Ok(Some(Vec::new())),
+            Some(List::Ids(ids)) => return Ok(Some(ids)),
+            Some(List::IdLists(_)) => return holds("a list"),
+            Some(List::Texts(_)) => return holds("a string"),
+            Some(List::Bad(what)) => return holds(&what),
+        }
         match self.take(name) {
             None => Ok(None),
-            Some(Value::Array(items)) => token_ids(&self.path(name), &items).map(Some),
             Some(other) => Err(self.wrong(name, "a list of token ids", &other)),
         }
     }
@@ -197,33 +222,14 @@ impl Fields {
 
     /// Ends the reading: the names nobody took, in the order they were sent.
     pub fn ignored(self) -> Vec<String> {
-        let Self { map, prefix } = self;
+        let Self { map, lists, prefix } = self;
         map.into_iter()
             .filter(|(_, value)| !value.is_null())
-            .map(|(name, _)| format!("{prefix}{name}"))
+            .map(|(name, _)| name)
+            .chain(lists.into_keys())
+            .map(|name| format!("{prefix}{name}"))
             .collect()
     }
-}
-
-/// Reads a JSON list as token ids.
-pub fn token_ids(path: &str, items: &[Value]) -> Result<Vec<u32>, ApiError> {
-    items
-        .iter()
-        .map(|item| {
-            integer(item)
-                .and_then(|id| u32::try_from(id).ok())
-                .filter(|id| i32::try_from(*id).is_ok())
-                .ok_or_else(|| {
-                    ApiError::invalid(
-                        path,
-                        format!(
-                            "{path} must hold token ids (integers from 0), but holds {}",
-                            brief(item)
-                        ),
-                    )
-                })
-        })
-        .collect()
 }
 
 #[cfg(test)]
@@ -232,7 +238,7 @@ mod tests {
     use serde_json::json;
 
     fn fields(value: Value) -> Fields {
-        Fields::from_body(value).expect("an object")
+        Fields::from_body(&value).expect("an object")
     }
 
     #[test]
@@ -278,7 +284,9 @@ mod tests {
     #[test]
     fn token_ids_are_bounded() {
         assert_eq!(
-            fields(json!({"t": [0, 5]})).token_ids("t").expect("ids"),
+            fields(json!({"tokens": [0, 5]}))
+                .token_ids("tokens")
+                .expect("ids"),
             Some(vec![0, 5])
         );
         for bad in [
@@ -288,7 +296,7 @@ mod tests {
             json!(["1"]),
             json!([null]),
         ] {
-            assert!(fields(json!({"t": bad})).token_ids("t").is_err());
+            assert!(fields(json!({"tokens": bad})).token_ids("tokens").is_err());
         }
     }
 }

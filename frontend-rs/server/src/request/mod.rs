@@ -2,5 +2,7 @@
 
 pub mod body;
 pub mod fields;
+pub mod intake;
+pub mod parse;
 pub mod sampling;
 pub mod stream_options;

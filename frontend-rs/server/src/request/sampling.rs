@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use super::fields::{Fields, brief};
 use crate::error::ApiError;
-use crate::limits::{self, Limits};
+use crate::limits::{self, FLOAT32_TINY, Limits, MAX_REPETITION_PENALTY};
 
 /// Largest integer the wire and JSON clients agree on without rounding.
 const MAX_COUNT: i64 = i32::MAX as i64;
@@ -53,10 +53,15 @@ impl SamplingFields {
         let fields = Self {
             n: n as u32,
             temperature: body.number("temperature", 0.0, 2.0, false)?,
-            top_p: body.number("top_p", 0.0, 1.0, true)?,
+            top_p: body.number("top_p", FLOAT32_TINY, 1.0, false)?,
             top_k: body.integer("top_k", -1, MAX_COUNT)?.map(|k| k as i32),
             min_p: body.number("min_p", 0.0, 1.0, false)?,
-            repetition_penalty: body.number("repetition_penalty", 0.0, 1e3, true)?,
+            repetition_penalty: body.number(
+                "repetition_penalty",
+                FLOAT32_TINY,
+                MAX_REPETITION_PENALTY,
+                false,
+            )?,
             presence_penalty: body.number("presence_penalty", -2.0, 2.0, false)?.unwrap_or(0.0),
             frequency_penalty: body.number("frequency_penalty", -2.0, 2.0, false)?.unwrap_or(0.0),
             seed: body.integer("seed", i64::MIN, i64::MAX)?,
@@ -148,21 +153,23 @@ pub fn refuse_unsupported(body: &mut Fields) -> Result<(), ApiError> {
     refused.iter().try_for_each(|name| body.refuse(name, never))
 }
 
-/// Takes a count of alternatives; -1 stands for the whole vocabulary, where the limits allow that.
+/// Takes a count of alternatives; -1 stands for the whole vocabulary, where that many are allowed.
 pub fn logprob_count(body: &mut Fields, name: &str, limits: &Limits) -> Result<Option<i32>, ApiError> {
     let Some(count) = body.integer(name, -1, MAX_COUNT)? else {
         return Ok(None);
     };
-    if count == -1 && limits.logprobs < MAX_COUNT as u64 {
+    // -1 stands for all of them.
+    let wanted = u64::try_from(count).unwrap_or(limits.vocab_size);
+    if wanted > limits.logprobs.min(limits.vocab_size) {
         return Err(ApiError::invalid(
             name,
             format!(
-                "{name} = -1 asks for the whole vocabulary, but at most {} are allowed (--max-logprobs)",
-                limits.logprobs
+                "{name} must be at most {} (--max-logprobs; the vocabulary has {}), but is {count}",
+                limits.logprobs.min(limits.vocab_size),
+                limits.vocab_size
             ),
         ));
     }
-    limits::check(name, "alternatives", limits.logprobs, count.max(0) as usize)?;
     Ok(Some(count as i32))
 }
 
@@ -247,7 +254,7 @@ mod tests {
     use serde_json::json;
 
     fn parse(body: Value) -> Result<SamplingFields, ApiError> {
-        SamplingFields::parse(&mut Fields::from_body(body)?, &Limits::default())
+        SamplingFields::parse(&mut Fields::from_body(&body)?, &Limits::default())
     }
 
     #[test]
@@ -268,6 +275,10 @@ mod tests {
             ("temperature", json!({"temperature": -0.1})),
             ("temperature", json!({"temperature": 2.01})),
             ("top_p", json!({"top_p": 0})),
+            ("top_p", json!({"top_p": 1e-50})),
+            ("repetition_penalty", json!({"repetition_penalty": 1e-40})),
+            ("repetition_penalty", json!({"repetition_penalty": 1e39})),
+            ("top_k", json!({"top_k": 2_147_483_648_u64})),
             ("top_p", json!({"top_p": 1e-50})),
             ("top_k", json!({"top_k": 2_147_483_648_u64})),
             ("top_k", json!({"top_k": -2})),
@@ -301,8 +312,27 @@ mod tests {
     }
 
     #[test]
+    fn all_of_the_vocabulary_may_be_asked_for_where_that_many_are_allowed() {
+        let limits = |logprobs| Limits {
+            logprobs,
+            vocab_size: 258,
+            ..Limits::default()
+        };
+        let count = |given: i64, logprobs| {
+            let mut body = Fields::from_body(&json!({"logprobs": given})).expect("object");
+            logprob_count(&mut body, "logprobs", &limits(logprobs))
+        };
+        for allowed in [u64::MAX, 300, 258] {
+            assert_eq!(count(-1, allowed).expect("all 258"), Some(-1));
+        }
+        assert!(count(-1, 257).is_err());
+        assert_eq!(count(258, u64::MAX).expect("as many as there are"), Some(258));
+        assert_eq!(count(259, u64::MAX).expect_err("more").param(), Some("logprobs"));
+    }
+
+    #[test]
     fn known_but_missing_features_are_refused_by_name() {
-        let refuse = |body: Value| refuse_unsupported(&mut Fields::from_body(body).expect("object"));
+        let refuse = |body: Value| refuse_unsupported(&mut Fields::from_body(&body).expect("object"));
         assert_eq!(
             refuse(json!({"guided_json": {}})).expect_err("refused").param(),
             Some("guided_json")

@@ -46,7 +46,7 @@ mod tests {
     use serde_json::json;
 
     fn parse(body: serde_json::Value) -> Result<StreamOptions, ApiError> {
-        StreamOptions::parse(&mut Fields::from_body(body)?, false)
+        StreamOptions::parse(&mut Fields::from_body(&body)?, false)
     }
 
     #[test]

@@ -12,9 +12,6 @@ use crate::observe::is_plain_id;
 use crate::request::fields::Fields;
 use crate::state::AppState;
 
-/// Texts above this many bytes are rendered and tokenised off the threads that accept and write.
-pub const INLINE_TEXT_BYTES: usize = 8 << 10;
-
 /// Takes `model` and checks that it is served here; the answer names it as the client did.
 pub fn model_name(body: &mut Fields, model: &Model) -> Result<String, ApiError> {
     match body.string("model")? {
@@ -37,19 +34,6 @@ pub fn answer_id(body: &mut Fields, prefix: &str, http_id: &str) -> Result<Strin
             "request_id must be 1 to 128 characters of letters, digits, '-', '_', '.' and ':'",
         )),
     }
-}
-
-/// Runs `work` inline when it is small, else on the bounded pool of blocking threads.
-pub async fn offload<T: Send + 'static>(
-    text_bytes: usize,
-    work: impl FnOnce() -> Result<T, ApiError> + Send + 'static,
-) -> Result<T, ApiError> {
-    if text_bytes <= INLINE_TEXT_BYTES {
-        return work();
-    }
-    tokio::task::spawn_blocking(work)
-        .await
-        .map_err(ApiError::internal)?
 }
 
 /// Logs a station of a request's way, without any of its text.
@@ -77,10 +61,13 @@ pub fn log_request(state: &AppState, plan: &GenerationPlan) {
     }
 }
 
-/// Keeps the last `limit` tokens of a prompt (`truncate_prompt_tokens`; -1 = what the context holds).
-pub fn truncate(prompt: &mut Vec<u32>, limit: Option<i64>, model: &Model) {
+/// Keeps the last `limit` tokens of a prompt (`truncate_prompt_tokens`; -1 = what the context holds beside
+/// `max_tokens` of answer, of which there is at least one).
+pub fn truncate(prompt: &mut Vec<u32>, limit: Option<i64>, max_tokens: Option<u32>, model: &Model) {
     let Some(limit) = limit else { return };
-    let limit = usize::try_from(limit).unwrap_or(model.max_model_len.get() as usize - 1);
+    let answer = max_tokens.unwrap_or(1).max(1);
+    let room = model.max_model_len.get().saturating_sub(answer).max(1);
+    let limit = usize::try_from(limit).unwrap_or(room as usize);
     if prompt.len() > limit {
         prompt.drain(..prompt.len() - limit);
     }

@@ -6,12 +6,13 @@ use axum::response::{IntoResponse, Response};
 use serde_json::{Value, json};
 
 use super::chat::{TemplateFields, check_messages, parse_template};
-use super::common::{model_name, offload};
+use super::common::model_name;
 use crate::error::ApiError;
 use crate::model::{Model, RenderInput};
 use crate::observe::report_ignored;
-use crate::request::body::JsonFields;
+use crate::request::body::JsonBody;
 use crate::request::fields::Fields;
+use crate::request::intake::Departure;
 use crate::state::AppState;
 
 enum Input {
@@ -65,31 +66,33 @@ fn encode(model: &Model, input: Input) -> Result<Vec<u32>, ApiError> {
     }
 }
 
-pub async fn tokenize(
-    State(state): State<AppState>,
-    JsonFields(mut body): JsonFields,
-) -> Result<Response, ApiError> {
-    let model = state.model()?.model.clone();
-    model_name(&mut body, &model)?;
-    let input = parse(&mut body, &state)?;
+fn answer(
+    mut body: Fields,
+    departure: &Departure,
+    state: &AppState,
+) -> Result<(Value, Vec<String>), ApiError> {
+    let model = &state.model()?.model;
+    model_name(&mut body, model)?;
+    let input = parse(&mut body, state)?;
     let return_token_strs = body.boolean("return_token_strs")?.unwrap_or(false);
     let ignored = body.ignored();
-    let text_bytes = match &input {
-        Input::Prompt { text, .. } => text.len(),
-        Input::Chat { messages, .. } => super::chat::text_bytes(messages),
-    };
-    let answer = offload(text_bytes, move || {
-        let tokens = encode(&model, input)?;
-        let spell = |id: &u32| model.tokenizer.id_to_token(*id).unwrap_or_default();
-        let strings: Option<Vec<String>> = return_token_strs.then(|| tokens.iter().map(spell).collect());
-        Ok(json!({
-            "count": tokens.len(),
-            "max_model_len": model.max_model_len.get(),
-            "tokens": tokens,
-            "token_strs": strings,
-        }))
-    })
-    .await?;
+    let tokens = encode(model, input)?;
+    departure.check()?;
+    let spell = |id: &u32| model.tokenizer.id_to_token(*id).unwrap_or_default();
+    let strings: Option<Vec<String>> = return_token_strs.then(|| tokens.iter().map(spell).collect());
+    let answer = json!({
+        "count": tokens.len(),
+        "max_model_len": model.max_model_len.get(),
+        "tokens": tokens,
+        "token_strs": strings,
+    });
+    Ok((answer, ignored))
+}
+
+pub async fn tokenize(State(state): State<AppState>, body: JsonBody) -> Result<Response, ApiError> {
+    let ((answer, ignored), _ticket) = body
+        .prepare(move |fields, departure| answer(fields, departure, &state))
+        .await?;
     let mut response = Json(answer).into_response();
     report_ignored(&mut response, &ignored);
     Ok(response)

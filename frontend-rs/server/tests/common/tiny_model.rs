@@ -3,7 +3,7 @@
 use serde_json::{Map, Value, json};
 use vllm_rs_model_files::TokenizerSource;
 use vllm_rs_server::generate::params::SamplingDefaults;
-use vllm_rs_server::model::Model;
+use vllm_rs_server::model::{Model, longest_token_bytes};
 use vllm_rs_text::{ChatTemplate, TemplateLimits, Tokenizer};
 
 pub const IM_START: u32 = 256;
@@ -61,6 +61,7 @@ pub fn model() -> Model {
         names: vec!["tiny".to_owned(), "alias".to_owned()],
         root: "tests/tiny".to_owned(),
         created_unix_s: 1,
+        longest_token_bytes: longest_token_bytes(&tokenizer),
         tokenizer,
         template: Some(template),
         max_model_len: MAX_MODEL_LEN.into(),

@@ -2,33 +2,19 @@
 
 use std::sync::Arc;
 
-use serde_json::Value;
-
 use super::types::ChatBody;
 use crate::error::ApiError;
 use crate::generate::params::Asked;
 use crate::model::{Model, RenderInput};
+use crate::request::intake::Departure;
 use crate::routes::common;
 
-/// Bytes of text in the messages: what decides where they are tokenised.
-pub fn text_bytes(messages: &[Value]) -> usize {
-    let of_content = |content: &Value| match content {
-        Value::String(text) => text.len(),
-        Value::Array(parts) => parts
-            .iter()
-            .filter_map(|part| part["text"].as_str())
-            .map(str::len)
-            .sum(),
-        _ => 0,
-    };
-    messages
-        .iter()
-        .map(|message| of_content(&message["content"]))
-        .sum()
-}
-
 /// Renders the template and tokenises the result.
-pub(super) fn prompt_tokens(model: &Arc<Model>, chat: &mut ChatBody) -> Result<Vec<u32>, ApiError> {
+pub(super) fn prompt_tokens(
+    model: &Arc<Model>,
+    chat: &mut ChatBody,
+    departure: &Departure,
+) -> Result<Vec<u32>, ApiError> {
     let messages = std::mem::take(&mut chat.messages);
     let text = model.render(RenderInput {
         messages,
@@ -36,8 +22,11 @@ pub(super) fn prompt_tokens(model: &Arc<Model>, chat: &mut ChatBody) -> Result<V
         continue_final_message: chat.template.continue_final_message,
         kwargs: std::mem::take(&mut chat.template.kwargs),
     })?;
-    let mut prompt = model.encode(&text, chat.template.add_special_tokens)?;
-    common::truncate(&mut prompt, chat.sampling.truncate_prompt_tokens, model);
+    departure.check()?;
+    let truncate = chat.sampling.truncate_prompt_tokens;
+    let mut prompt = model.encode_prompt(&text, chat.template.add_special_tokens, truncate.is_some())?;
+    let max_tokens = chat.max_tokens.map(|(_, tokens)| tokens);
+    common::truncate(&mut prompt, truncate, max_tokens, model);
     Ok(prompt)
 }
 

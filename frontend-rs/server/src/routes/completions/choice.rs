@@ -4,8 +4,10 @@ use std::sync::Arc;
 
 use serde_json::Value;
 
-use crate::generate::logprobs::{CompletionLogprobs, TokenNaming};
+use super::convert::Echo;
+use crate::generate::logprobs::{CompletionLogprobs, TextOffsets, TokenNaming};
 use crate::generate::{ChoiceDelta, Finish};
+use crate::model::Model;
 
 /// What shapes the answer, whole or streamed.
 #[derive(Debug, Clone)]
@@ -40,19 +42,28 @@ pub(super) struct Piece {
 /// The state of one choice between pieces.
 #[derive(Debug)]
 pub(super) struct ChoiceState {
-    /// Text to put first; taken by the first piece.
-    echo: Option<String>,
+    /// What to put first; taken by the first piece.
+    echo: Option<Arc<Echo>>,
     pub prompt: Arc<[u32]>,
-    /// Characters covered by the log-probabilities so far.
-    logprob_offset: usize,
+    /// Where generated tokens stand in the text; only where log-probabilities are asked for.
+    offsets: Option<TextOffsets>,
 }
 
 impl ChoiceState {
-    pub(super) fn new(echo: String, prompt: Arc<[u32]>) -> Self {
+    pub(super) fn new(
+        model: &Model,
+        prompt: &Arc<[u32]>,
+        echo: &Arc<Echo>,
+        shape: &AnswerShape,
+        skip_special_tokens: bool,
+    ) -> Self {
+        let offsets = shape.logprobs.map(|_| {
+            TextOffsets::new(model, prompt, skip_special_tokens).starting_at(echo.text.chars().count())
+        });
         Self {
-            echo: Some(echo),
-            prompt,
-            logprob_offset: 0,
+            echo: Some(echo.clone()),
+            prompt: prompt.clone(),
+            offsets,
         }
     }
 
@@ -69,22 +80,26 @@ impl ChoiceState {
         };
         let mut logprobs = shape.logprobs.map(|top| {
             let top = usize::try_from(top).unwrap_or(usize::MAX);
-            (top, CompletionLogprobs::at_offset(self.logprob_offset))
+            (top, CompletionLogprobs::default())
         });
         if let Some(echo) = self.echo.take() {
-            piece.text = echo;
+            piece.text.push_str(&echo.text);
             if let (Some((top, block)), true, Some(first)) = (&mut logprobs, shape.echo, self.prompt.first())
             {
-                block.push_unscored(naming, *first);
+                let mut offsets = echo.offsets.iter().copied();
+                let mut next = |_| offsets.next().unwrap_or_default();
+                block.push_unscored(naming, *first, next(*first));
                 if let Some(rows) = &delta.prompt_logprobs {
-                    block.push_rows(naming, rows, *top);
+                    block.push_rows(naming, rows, *top, next);
                 }
             }
         }
         if !shape.prompt_only {
             piece.text.push_str(&delta.text);
-            if let (Some((top, block)), Some(rows)) = (&mut logprobs, &delta.logprobs) {
-                block.push_rows(naming, rows, *top);
+            if let (Some((top, block)), Some(rows), Some(offsets)) =
+                (&mut logprobs, &delta.logprobs, &mut self.offsets)
+            {
+                block.push_rows(naming, rows, *top, |id| offsets.next(id));
             }
             piece.token_ids = delta.token_ids;
         } else if let Some(finish) = &mut piece.finish {
@@ -93,10 +108,7 @@ impl ChoiceState {
                 stop_reason: None,
             };
         }
-        if let Some((_, block)) = logprobs {
-            self.logprob_offset = block.offset();
-            piece.logprobs = Some(block);
-        }
+        piece.logprobs = logprobs.map(|(_, block)| block);
         piece
     }
 }

@@ -17,6 +17,10 @@ pub(super) struct CompletionEvents {
     shape: AnswerShape,
     options: StreamOptions,
     usage: Usage,
+    /// Choices per prompt.
+    n: u32,
+    /// Per prompt, the most that any of its choices found in the cache.
+    prompt_cached_tokens: Vec<u64>,
     states: Vec<ChoiceState>,
     /// `data: {"id":…,"model":…,"choices":[`
     head: Vec<u8>,
@@ -28,7 +32,7 @@ impl CompletionEvents {
         shape: AnswerShape,
         options: StreamOptions,
         states: Vec<ChoiceState>,
-        prompt_tokens: u64,
+        n: u32,
     ) -> Self {
         let mut head = b"data: {\"id\":".to_vec();
         push_json_str(&mut head, &shape.id);
@@ -38,8 +42,11 @@ impl CompletionEvents {
         push_json_str(&mut head, &shape.model);
         head.extend_from_slice(b",\"choices\":[");
         let cached_tokens = shape.show_cached_tokens.then_some(0);
+        // The choices of a prompt follow each other; its tokens count once.
+        let prompts = states.iter().step_by(n as usize).map(|state| &state.prompt);
+        let prompt_lengths: Vec<u64> = prompts.map(|prompt| prompt.len() as u64).collect();
         let usage = Usage {
-            prompt_tokens,
+            prompt_tokens: prompt_lengths.iter().sum(),
             completion_tokens: 0,
             cached_tokens,
         };
@@ -48,6 +55,8 @@ impl CompletionEvents {
             shape,
             options,
             usage,
+            n,
+            prompt_cached_tokens: vec![0; prompt_lengths.len()],
             states,
             head,
         }
@@ -94,8 +103,12 @@ impl CompletionEvents {
 impl EventWriter for CompletionEvents {
     fn delta(&mut self, delta: ChoiceDelta, out: &mut Vec<u8>) {
         let index = delta.index;
-        if let (Some(shown), Some(cached)) = (&mut self.usage.cached_tokens, delta.cached_tokens) {
-            *shown = (*shown).max(cached);
+        let of_prompt = self.prompt_cached_tokens.get_mut((index / self.n) as usize);
+        if let (Some(cached), Some(most), Some(shown)) =
+            (delta.cached_tokens, of_prompt, &mut self.usage.cached_tokens)
+        {
+            *shown += cached.saturating_sub(*most);
+            *most = cached.max(*most);
         }
         let Some(state) = self.states.get_mut(index as usize) else {
             return;

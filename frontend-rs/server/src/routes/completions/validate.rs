@@ -6,7 +6,8 @@ use super::types::{CompletionBody, PromptInput};
 use crate::error::ApiError;
 use crate::limits::{self, Limits};
 use crate::model::Model;
-use crate::request::fields::{Fields, kind_of, token_ids};
+use crate::request::fields::{Fields, kind_of};
+use crate::request::parse::List;
 use crate::request::sampling::{SamplingFields, logprob_count, refuse_unsupported};
 use crate::request::stream_options::StreamOptions;
 use crate::routes::common;
@@ -69,32 +70,26 @@ fn best_of(body: &mut Fields, n: u32) -> Result<(), ApiError> {
 
 /// Takes `prompt`: a string, token ids, or a list of either.
 fn prompts(body: &mut Fields) -> Result<Vec<PromptInput>, ApiError> {
-    let wrong = |given: &Value| {
+    let wrong = |given: &str| {
         ApiError::invalid(
             "prompt",
             format!(
-                "prompt must be a string, a list of token ids, or a list of either, but is or holds {}",
-                kind_of(given)
+                "prompt must be a string, a list of token ids, or a list of either, but is or holds {given}"
             ),
         )
     };
-    let items = match body.take("prompt") {
-        None => return Err(ApiError::invalid("prompt", "prompt is required")),
-        Some(Value::String(text)) => return Ok(vec![PromptInput::Text(text)]),
-        Some(Value::Array(items)) => items,
-        Some(other) => return Err(wrong(&other)),
-    };
-    match items.first() {
-        None => Err(ApiError::invalid("prompt", "prompt must not be an empty list")),
-        Some(Value::Number(_)) => Ok(vec![PromptInput::TokenIds(token_ids("prompt", &items)?)]),
-        Some(_) => items
-            .into_iter()
-            .map(|item| match item {
-                Value::String(text) => Ok(PromptInput::Text(text)),
-                Value::Array(ids) => Ok(PromptInput::TokenIds(token_ids("prompt", &ids)?)),
-                other => Err(wrong(&other)),
-            })
-            .collect(),
+    match body.list("prompt") {
+        None => {}
+        Some(List::Empty) => return Err(ApiError::invalid("prompt", "prompt must not be an empty list")),
+        Some(List::Ids(ids)) => return Ok(vec![PromptInput::TokenIds(ids)]),
+        Some(List::IdLists(lists)) => return Ok(lists.into_iter().map(PromptInput::TokenIds).collect()),
+        Some(List::Texts(texts)) => return Ok(texts.into_iter().map(PromptInput::Text).collect()),
+        Some(List::Bad(what)) => return Err(wrong(&what)),
+    }
+    match body.take("prompt") {
+        None => Err(ApiError::invalid("prompt", "prompt is required")),
+        Some(Value::String(text)) => Ok(vec![PromptInput::Text(text)]),
+        Some(other) => Err(wrong(kind_of(&other))),
     }
 }
 
@@ -104,7 +99,7 @@ mod tests {
     use serde_json::json;
 
     fn parse_prompts(prompt: &Value) -> Result<Vec<PromptInput>, ApiError> {
-        prompts(&mut Fields::from_body(json!({"prompt": prompt}))?)
+        prompts(&mut Fields::from_body(&json!({"prompt": prompt}))?)
     }
 
     #[test]
