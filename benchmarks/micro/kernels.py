@@ -43,8 +43,11 @@ def packed(pool: _cpu.ThreadPool, in_features: int, out_features: int, dtype: st
 def best_trace(
     program: _cpu.Program, kv: _cpu.KVCache | None, step: tuple, rounds: int
 ) -> list[tuple[str, float]]:
-    """(name, seconds) of each call in the fastest round. Calls are not mixed over rounds: while the caller is off
-    its core another thread may do its work, and single calls then look free."""
+    """(name, seconds) of each call in the fastest round.
+
+    Calls are not mixed over rounds: while the caller is off its core another thread may do its work, and
+    single calls then look free.
+    """
     traces = [program.run_traced(kv, *step) for _ in range(rounds)]
     return min(traces, key=lambda trace: sum(seconds for _, seconds in trace))
 
