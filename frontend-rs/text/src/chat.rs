@@ -1,6 +1,8 @@
 //! Chat templates: a conversation becomes the prompt text the model was trained on.
 
+mod budget;
 mod environment;
+mod guard;
 mod messages;
 mod python_json;
 mod sources;
@@ -13,6 +15,7 @@ use minijinja::value::Value as TemplateValue;
 use minijinja::{Environment, Error, ErrorKind};
 use serde_json::{Map, Value};
 
+use self::budget::{Budget, TooMuchText};
 use self::environment::RefusedByTemplate;
 use self::messages::{CONTINUE_TAG, Prepared};
 pub use self::sources::resolve_template_argument;
@@ -22,14 +25,20 @@ use crate::tokenizer::Tokenizer;
 
 /// Bounds on one rendering; a template comes with a model, so it is not trusted to end.
 ///
-/// They bound time and output. They do not bound a template that doubles a string again and again,
-/// which needs few steps; so templates come from the model's files or the operator, not from requests.
+/// They bound time, output, and the text and lists made on the way, by operators (`~`, `+`, `*`), filters,
+/// methods and expressions written into a `set` block or macro: no value may be above `output_bytes`, nor
+/// all values together above `made_bytes`. Looked at only once they exist, and so above the limit for
+/// a moment, are: a sum (its operands together), a product (100 MB), the items that a filter cuts a text
+/// into (about 30 times the text). Not counted is plain text of the template captured in a `set` block
+/// (at most its length per step). Templates come from the model's files or the operator, not from requests.
 #[derive(Debug, Clone, Copy)]
 pub struct TemplateLimits {
     /// Template instructions that may run.
     pub steps: u64,
-    /// Bytes of UTF-8 that may be written.
+    /// Bytes of UTF-8 that may be written, and that any one value on the way may have.
     pub output_bytes: usize,
+    /// Bytes of all values made on the way; what is built up piece by piece counts at each piece.
+    pub made_bytes: usize,
 }
 
 impl Default for TemplateLimits {
@@ -37,6 +46,7 @@ impl Default for TemplateLimits {
         Self {
             steps: 5_000_000,
             output_bytes: 16 << 20,
+            made_bytes: 1 << 30,
         }
     }
 }
@@ -145,10 +155,20 @@ impl ChatTemplate {
         variables: Map<String, Value>,
         limits: TemplateLimits,
     ) -> Result<Self, ChatTemplateError> {
-        let mut environment = environment::new(limits.steps);
+        let budget = Budget {
+            value_bytes: limits.output_bytes,
+            made_bytes: limits.made_bytes,
+        };
+        let mut environment = environment::new(limits.steps, budget);
         for (name, source) in [(DEFAULT, Some(source)), (TOOL_USE, tool_source)] {
             if let Some(source) = source {
                 let source = environment::without_generation_tags(source);
+                let source = guard::guarded(&source, environment::syntax()).ok_or_else(|| {
+                    ChatTemplateError::Syntax {
+                        line: 1,
+                        message: "an operator in this template cannot be found".to_owned(),
+                    }
+                })?;
                 environment
                     .add_template_owned(name, source)
                     .map_err(|error| ChatTemplateError::Syntax {
@@ -254,6 +274,11 @@ impl Inner {
         }
         let mut cause: Option<&(dyn std::error::Error + 'static)> = Some(error);
         while let Some(current) = cause {
+            if let Some(TooMuchText { limit_bytes }) = current.downcast_ref() {
+                return ChatTemplateError::OutputTooLong {
+                    limit_bytes: *limit_bytes,
+                };
+            }
             if let Some(RefusedByTemplate(message)) = current.downcast_ref() {
                 return ChatTemplateError::Refused {
                     message: message.clone(),

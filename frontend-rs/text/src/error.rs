@@ -92,8 +92,8 @@ pub enum ChatTemplateError {
         /// The limit, in template instructions.
         limit_steps: u64,
     },
-    /// The rendered prompt is too long.
-    #[error("the chat template wrote more than its limit of {limit_bytes} bytes")]
+    /// The rendered prompt is too long, or what the template made on the way to it.
+    #[error("the chat template made more than its limit of {limit_bytes} bytes of text")]
     OutputTooLong {
         /// The limit, in bytes of UTF-8.
         limit_bytes: usize,

@@ -133,6 +133,7 @@ fn a_template_that_does_not_end_or_writes_too_much_is_stopped() {
     let limits = TemplateLimits {
         steps: 100_000,
         output_bytes: 1000,
+        ..TemplateLimits::default()
     };
     let run = |source: &str| {
         let template = ChatTemplate::from_source(source, specials(), limits).expect("template compiles");
@@ -149,6 +150,131 @@ fn a_template_that_does_not_end_or_writes_too_much_is_stopped() {
         run(long),
         ChatTemplateError::OutputTooLong { limit_bytes: 1000 }
     ));
+}
+
+#[test]
+fn a_little_template_cannot_make_much_text() {
+    let messages = json!([{"role": "user", "content": "x"}]);
+    let limits = TemplateLimits {
+        output_bytes: 100_000,
+        made_bytes: 1_000_000,
+        ..TemplateLimits::default()
+    };
+    let twenty_times = |doubling: &str| {
+        format!(
+            "{{% set ns = namespace(x='ab', l=[]) %}}{{% for i in range(20) %}}{doubling}{{% endfor %}}{{{{ ns.x|length }}}}"
+        )
+    };
+    let mut sources: Vec<String> = [
+        "{% set ns.x = ns.x ~ ns.x %}",
+        "{% set ns.x = ns.x~ns.x %}",
+        "{% set ns.x = (ns.x) ~ (ns.x ~ '') %}",
+        "{% set ns.x = ns.x + ns.x %}",
+        "{% set ns.x = ns.x * 2 %}",
+        "{% set ns.x = [ns.x, ns.x]|join %}",
+        "{% set ns.x = ''.join([ns.x, ns.x]) %}",
+        "{% set ns.x = '%s%s'|format(ns.x, ns.x) %}",
+        "{% set ns.x = '{0}{0}'.format(ns.x) %}",
+        "{% set ns.x = ns.x|replace('a', 'aa')|replace('b', 'bb') %}",
+        "{% set ns.x = ns.x.replace('a', 'aa').replace('b', 'bb') %}",
+        "{% set ns.x = [ns.x, ns.x]|tojson %}",
+        "{% set ns.x = [ns.x, ns.x]|string %}",
+        "{% set ns.x = [ns.x, ns.x]|pprint %}",
+        "{% set ns.x = ns.x|map('upper')|list + ns.x|list %}",
+        "{% set c %}{{ ns.x }}{{ ns.x }}{% endset %}{% set ns.x = c %}",
+        "{% macro m() %}{{ ns.x }}{{ ns.x }}{% endmacro %}{% set ns.x = m() %}",
+        // Many values, none of them large.
+        "{% for j in range(99) %}{% set ns.l = ns.l + ['y' * 9999 ~ j] %}{% endfor %}",
+    ]
+    .into_iter()
+    .map(twenty_times)
+    .collect();
+    let at_once = [
+        "{{ 'a'|indent(500000000, true) }}",
+        "{{ 'a'|indent(width=500000000, first=true) }}",
+        "{{ 'a' * 10 ** 9 }}",
+        "{{ 'a' * 99999999 }}",
+        "{{ ('a' * 99999999)|length }}",
+        "{{ '%999999999d'|format(1)|length }}",
+        "{{ '%*d'|format(999999999, 1)|length }}",
+        "{{ '{:>999999999}'.format('a')|length }}",
+        "{{ ['a' * 9999] * 9999 ~ 'a' }}",
+        "{{ (['a' * 9999] * 999)|join|length }}",
+        "{{ ('a' * 9999).join(['a'] * 999)|length }}",
+        "{{ (['a' * 9999] * 999)|tojson|length }}",
+        "{{ ([1] * 99999999)|list|length }}",
+        "{{ [1]|batch(999999999, 0)|list|length }}",
+        "{{ [1]|slice(999999999)|list|length }}",
+        "{{ (['a' * 9999] * 999)|sum(start='')|length }}",
+        "{% set c %}{{ ['a' * 9999] * 999 }}{% endset %}{{ c|length }}",
+    ];
+    sources.extend(at_once.map(str::to_owned));
+    for source in sources {
+        let template = ChatTemplate::from_source(&source, specials(), limits).expect(&source);
+        let error = template.render(&ChatRequest::new(&messages)).expect_err(&source);
+        let refused = error.to_string();
+        let in_time = matches!(
+            error,
+            ChatTemplateError::OutputTooLong {
+                limit_bytes: 100_000 | 1_000_000
+            }
+        );
+        // The engine has bounds of its own on products and sums.
+        assert!(
+            in_time || refused.contains("too large") || refused.contains("only numbers"),
+            "{source}: {refused}"
+        );
+    }
+}
+
+#[test]
+fn guarded_operators_mean_what_they_meant() {
+    let cases = [
+        ("{{ 1 ~ 2 ~ 'x' ~ none ~ true ~ 1.0 }}", "12xNoneTrue1.0"),
+        ("{{ (1+2*3) ~ (4-1) ~ 2*3 }}", "736"),
+        (
+            "{{ (1+2)*3 }} {{ 2*(3+4)*5 }} {{ -2*3+1 }} {{ 2**3*2 }}",
+            "9 70 -5 16",
+        ),
+        ("{{ 'a' + 'b' + 'c' ~ ('d' ~ 'e')|upper ~ 'f'|upper }}", "abcDEF"),
+        ("{{ ('a' ~ 'b' == 'ab' and not 'a' ~ '' == 'b') }}", "True"),
+        ("{{ 'x' if 1 + 1 == 2 else 'y' ~ 'z' }}", "x"),
+        ("{{ ([1] + [2, 3])|join('-' ~ '+') }}", "1-+2-+3"),
+        (
+            "{{ [0, 1, 2, 3][1 + 1:] }} {{ {'a' ~ 1: 2 + 3}['a1'] }}",
+            "[2, 3] 5",
+        ),
+        (
+            "{{ 'a' * 3 }}{{ 3 * 'b' }}{{ ('c' ~ 'd')*2 }}{{ 'é' ~ 'ü' * 2 }}",
+            "aaabbbcdcdéüü",
+        ),
+        (
+            "{% for i in [1] + [2] if i + 0 %}{{ (loop.index0 + 1) ~ ',' }}{% endfor %}",
+            "1,2,",
+        ),
+        (
+            "{% macro m(a, b='x' ~ 'y') %}{{ a ~ b }}{% endmacro %}{{ m('é' + 'w') }}{{ m(a=1 + 1, b=2 * 2) }}",
+            "éwxy24",
+        ),
+        ("{%- set t = (1, 2) + (3,) -%}\n{{ t|length ~ '\n' }}", "3\n"),
+        ("{{ messages[0 + 0]['con' ~ 'tent'] ~ messages|length }}", "q1"),
+        (
+            "{# a ~ b #}{% raw %}{{ a ~ b }}{% endraw %}{{ '~' ~ '*' ~ ')' }}",
+            "{{ a ~ b }}~*)",
+        ),
+    ];
+    let messages = json!([{"role": "user", "content": "q"}]);
+    for (source, expected) in cases {
+        assert_eq!(render(source, &messages).expect(source), expected, "{source}");
+    }
+    // A long chain must not become deep.
+    let chain = vec!["'a'"; 400];
+    for operator in [" ~ ", "~"] {
+        let source = format!("{{{{ {} }}}}", chain.join(operator));
+        assert_eq!(render(&source, &messages).unwrap(), "a".repeat(400));
+    }
+    let source = format!("{{{{ {} }}}}", chain.join(" + "));
+    assert_eq!(render(&source, &messages).unwrap(), "a".repeat(400));
 }
 
 #[test]

@@ -3,10 +3,11 @@
 use std::fmt;
 
 use minijinja::syntax::SyntaxConfig;
-use minijinja::value::{Value, ValueKind, from_args};
-use minijinja::{AutoEscape, Environment, Error, ErrorKind, State, escape_formatter};
+use minijinja::value::{Kwargs, Value, ValueKind, from_args};
+use minijinja::{AutoEscape, Environment, Error, ErrorKind, Output, State, escape_formatter};
 use minijinja_contrib::pycompat::unknown_method_callback;
 
+use super::budget::Budget;
 use super::python_json::{python_float, tojson};
 use super::strftime::{now_unix_s, strftime};
 
@@ -22,25 +23,59 @@ impl fmt::Display for RefusedByTemplate {
 
 impl std::error::Error for RefusedByTemplate {}
 
-/// An environment without templates that stops after `steps` instructions.
-pub(super) fn new(steps: u64) -> Environment<'static> {
-    let mut environment = Environment::new();
-    let mut syntax = SyntaxConfig::builder();
+/// How templates are read.
+pub(super) fn syntax() -> SyntaxConfig {
     // Only delimiters can be refused, and these are the usual ones.
-    if let Ok(syntax) = syntax.trim_blocks(true).lstrip_blocks(true).build() {
-        environment.set_syntax(syntax);
-    }
+    let mut syntax = SyntaxConfig::builder();
+    syntax
+        .trim_blocks(true)
+        .lstrip_blocks(true)
+        .build()
+        .unwrap_or_default()
+}
+
+/// An environment without templates that stops after `steps` instructions, or beyond the budget.
+pub(super) fn new(steps: u64, budget: Budget) -> Environment<'static> {
+    let mut environment = Environment::new();
+    environment.set_syntax(syntax());
     environment.set_auto_escape_callback(|_| AutoEscape::None);
     environment.set_fuel(Some(steps));
-    environment.set_unknown_method_callback(python_method);
-    environment.set_formatter(|out, state, value| match f64::try_from(value.clone()) {
-        Ok(float) if value.is_number() && !value.is_integer() && float.is_finite() => {
-            out.write_str(&python_float(float)).map_err(Error::from)
+    environment.set_unknown_method_callback(move |state, value, method, args| {
+        match (method, args) {
+            ("join", [items, ..]) => budget.before("join", &[items.clone(), value.clone()])?,
+            ("replace" | "format", _) => {
+                let args: Vec<Value> = [value].into_iter().chain(args).cloned().collect();
+                budget.before(method, &args)?;
+            }
+            _ => {}
         }
-        _ => escape_formatter(out, state, value),
+        let result = python_method(state, value, method, args)?;
+        budget.charge_value(state, &result)?;
+        Ok(result)
     });
-    environment.add_filter("tojson", tojson);
-    environment.add_filter("capitalize", |text: &str| capitalize(text));
+    budget.install(&mut environment);
+    environment.set_formatter(move |out, state, value| {
+        // What is written may be captured in a variable.
+        let bytes = budget.measure(value)?;
+        budget.charge(state, bytes)?;
+        write_value(out, state, value)
+    });
+    environment.add_filter(
+        "tojson",
+        move |state: &mut State,
+              value: &Value,
+              ensure_ascii: Option<bool>,
+              indent: Option<Value>,
+              kwargs: Kwargs| {
+            let text = tojson(value, ensure_ascii, indent, kwargs, budget)?;
+            budget.charge_value(state, &text)?;
+            Ok::<Value, Error>(text)
+        },
+    );
+    environment.add_filter("capitalize", move |state: &mut State, text: &str| {
+        budget.charge(state, text.len())?;
+        Ok::<String, Error>(capitalize(text))
+    });
     environment.add_function("raise_exception", raise_exception);
     environment.add_function("strftime_now", |format: &str| strftime(format, now_unix_s()));
     // In Jinja2 whatever has a length and can be indexed is a sequence, strings and maps included.
@@ -54,6 +89,16 @@ pub(super) fn new(steps: u64) -> Environment<'static> {
         matches!(value.kind(), ValueKind::String) || value.try_iter().is_ok()
     });
     environment
+}
+
+/// Writes floats as Python does.
+fn write_value(out: &mut Output, state: &mut State, value: &Value) -> Result<(), Error> {
+    match f64::try_from(value.clone()) {
+        Ok(float) if value.is_number() && !value.is_integer() && float.is_finite() => {
+            out.write_str(&python_float(float)).map_err(Error::from)
+        }
+        _ => escape_formatter(out, state, value),
+    }
 }
 
 fn raise_exception(message: &Value) -> Result<Value, Error> {

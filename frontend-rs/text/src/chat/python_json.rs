@@ -5,6 +5,8 @@ use std::fmt::Write;
 use minijinja::value::{Kwargs, Value, ValueKind};
 use minijinja::{Error, ErrorKind};
 
+use super::budget::Budget;
+
 /// Deeper values are refused; Python would stop at about a thousand.
 const MAX_DEPTH: usize = 200;
 
@@ -15,6 +17,7 @@ struct Style {
     item_separator: String,
     key_separator: String,
     sort_keys: bool,
+    budget: Budget,
 }
 
 // The template engine hands keyword arguments over by value.
@@ -25,6 +28,7 @@ pub(super) fn tojson(
     ensure_ascii: Option<bool>,
     indent: Option<Value>,
     kwargs: Kwargs,
+    budget: Budget,
 ) -> Result<Value, Error> {
     let ensure_ascii = match ensure_ascii {
         Some(given) => given,
@@ -63,6 +67,7 @@ pub(super) fn tojson(
         item_separator: separators.0,
         key_separator: separators.1,
         sort_keys,
+        budget,
     };
     let mut text = String::new();
     style.write(&mut text, value, 0)?;
@@ -77,6 +82,8 @@ impl Style {
                 "tojson: nested too deeply",
             ));
         }
+        // A list may hold one long text many times.
+        self.budget.fits(text.len())?;
         match value.kind() {
             ValueKind::None => text.push_str("null"),
             ValueKind::Bool => text.push_str(if value.is_true() { "true" } else { "false" }),
