@@ -24,5 +24,6 @@ pub mod request;
 pub mod routes;
 pub mod sse;
 pub mod state;
+pub mod stats_log;
 pub mod unix_socket;
 pub mod usage;

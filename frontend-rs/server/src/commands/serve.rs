@@ -23,6 +23,7 @@ use crate::metrics::EngineMetrics;
 use crate::model::Model;
 use crate::remote_engine::{RemoteEngine, record_memory, record_steps};
 use crate::state::{AppState, Serving};
+use crate::stats_log;
 
 /// How often the drain looks whether all is done.
 const DRAIN_POLL: Duration = Duration::from_millis(20);
@@ -180,6 +181,9 @@ fn open_for_work(
         metrics.clone(),
     ));
     tokio::spawn(record_steps(client.stats_feed(), metrics.clone()));
+    if !config.observability.disable_log_stats {
+        tokio::spawn(stats_log::follow(client.stats(), metrics.clone()));
+    }
     let engine = Arc::new(RemoteEngine::new(client.clone()));
     let serving = Serving::new(model, engine, metrics.clone(), state.limits().clone());
     state.set_serving(Arc::new(serving));
