@@ -41,8 +41,8 @@ class ModelConfig(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_on
     memory holds when auto [tokens]."""
     seed: Annotated[int, msgspec.Meta(ge=0, le=9223372036854775807)] | None = None
     """Base seed for requests that carry none. Default: drawn at start."""
-    max_logprobs: Annotated[int, msgspec.Meta(ge=0, le=1048576)] = 20
-    """Most log-probabilities per token a request may ask for."""
+    max_logprobs: Annotated[int, msgspec.Meta(ge=-1, le=1048576)] = 20
+    """Most log-probabilities per token a request may ask for; -1 = as many as the vocabulary has."""
     trust_remote_code: bool = False
     """Parsed for compatibility and always refused: code from a model repository is never run; the
     architectures listed in the README work without it."""
@@ -193,7 +193,7 @@ ALLOWED_VALUES: dict[str, str] = {
     "dtype": "one of auto, float32, bfloat16, float16",
     "max_model_len": "1 to 16777216",
     "seed": "0 to 9223372036854775807",
-    "max_logprobs": "0 to 1048576",
+    "max_logprobs": "-1 to 1048576",
     "block_size": "one of 8, 16, 32, 64, 128, 256, 512, 1024",
     "kv_cache_memory_bytes": "1 to 1125899906842624",
     "gpu_memory_utilization": "above 0, at most 1",

@@ -37,9 +37,15 @@ def _doc(text: str) -> str:
     return text if text.endswith(".") else text + "."
 
 
+def _is_signed(flag: Flag) -> bool:
+    return flag.type == "int" and flag.min is not None and flag.min < 0
+
+
 def _scalar(flag: Flag) -> str:
     if flag.type == "choice":
         return _camel(flag.name)
+    if _is_signed(flag):
+        return "i64"
     return {"string": "String", "secret": "Secret", "int": "u64", "float": "f64", "bool": "bool"}[flag.type]
 
 
@@ -53,7 +59,7 @@ def _value_parser(flag: Flag) -> str:
     if flag.choices and flag.type == "int":
         return f"|text: &str| parse::int_of(text, &{flag.choices!r})"
     if flag.type == "int":
-        kind = "human_int" if flag.human else "int"
+        kind = "human_int" if flag.human else "signed_int" if _is_signed(flag) else "int"
         if flag.auto:
             return f"|text: &str| parse::auto_or(text, |text| parse::{kind}(text, {flag.min}, {flag.max}))"
         return f"|text: &str| parse::{kind}(text, {flag.min}, {flag.max})"

@@ -60,7 +60,8 @@ class EngineCore:
         self.sampling_limits = SamplingLimits(
             vocab_size=executor.vocab_size,
             max_model_len=self.scheduler.limits.max_model_len,
-            max_logprobs=config.model.max_logprobs,
+            # -1: the vocabulary is the only bound.
+            max_logprobs=config.model.max_logprobs if config.model.max_logprobs >= 0 else None,
         )
         self._executor = executor
         self._failure: BaseException | None = None

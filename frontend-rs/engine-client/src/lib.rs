@@ -35,5 +35,5 @@ pub use health::EngineHealth;
 pub use python::{PythonError, find_python};
 pub use runtime_dir::RuntimeDir;
 pub use snapshot::{ClientCounters, SchedulerSnapshot, StatsTotals};
-pub use stream::{AbortCause, OutputStream};
+pub use stream::{AbortCause, Arrival, OutputStream};
 pub use supervisor::{EngineExit, EngineSupervisor, SpawnConfig};

@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 use std::pin::Pin;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::task::{Context, Poll, Waker};
+use std::time::Instant;
 
 use futures::Stream;
 use vllm_rs_wire::EngineCoreOutput;
@@ -24,10 +25,19 @@ pub enum AbortCause {
     Fault,
 }
 
+/// When tokens came from the engine, however late they are taken.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Arrival {
+    pub at: Instant,
+    pub tokens: usize,
+}
+
 /// What arrived and was not taken yet.
 #[derive(Debug, Default)]
 struct Inbox {
     outputs: VecDeque<EngineCoreOutput>,
+    /// One per output delivered with tokens, merged or not; so no more than there are buffered tokens.
+    arrivals: VecDeque<Arrival>,
     buffered_tokens: usize,
     /// Set once: `Ok` after the last output, `Err` in place of it.
     end: Option<Result<(), StreamError>>,
@@ -68,10 +78,20 @@ impl StreamShared {
         result
     }
 
-    fn poll(&self, context: &Context<'_>) -> Poll<Option<Result<EngineCoreOutput, StreamError>>> {
+    fn poll(
+        &self,
+        context: &Context<'_>,
+        arrivals: &mut Vec<Arrival>,
+    ) -> Poll<Option<Result<EngineCoreOutput, StreamError>>> {
+        arrivals.clear();
         let mut inbox = self.lock();
         if let Some(output) = inbox.outputs.pop_front() {
-            inbox.buffered_tokens -= output.new_token_ids.len();
+            let mut tokens = output.new_token_ids.len();
+            inbox.buffered_tokens -= tokens;
+            while let Some(arrival) = inbox.arrivals.pop_front_if(|arrival| arrival.tokens <= tokens) {
+                tokens -= arrival.tokens;
+                arrivals.push(arrival);
+            }
             return Poll::Ready(Some(Ok(output)));
         }
         match inbox.end.take() {
@@ -98,6 +118,7 @@ impl StreamShared {
                     given,
                 }));
                 inbox.outputs.clear();
+                inbox.arrivals.clear();
                 inbox.buffered_tokens = 0;
                 return Delivered::Overflow {
                     request_id: output.request_id,
@@ -105,6 +126,12 @@ impl StreamShared {
             }
             if output.finish_reason.is_some() {
                 inbox.end = Some(Ok(()));
+            }
+            if !output.new_token_ids.is_empty() {
+                inbox.arrivals.push_back(Arrival {
+                    at: Instant::now(),
+                    tokens: output.new_token_ids.len(),
+                });
             }
             let unmerged = match inbox.outputs.back_mut() {
                 Some(last) => merge(last, output),
@@ -186,6 +213,7 @@ pub struct OutputStream {
     shared: Arc<StreamShared>,
     registry: Weak<Registry>,
     ended: bool,
+    arrivals: Vec<Arrival>,
 }
 
 impl OutputStream {
@@ -195,7 +223,13 @@ impl OutputStream {
             shared,
             registry,
             ended: false,
+            arrivals: Vec::new(),
         }
+    }
+
+    /// When the tokens of the item taken last came, in order.
+    pub fn arrivals(&self) -> &[Arrival] {
+        &self.arrivals
     }
 
     pub fn request_id(&self) -> &str {
@@ -225,7 +259,8 @@ impl Stream for OutputStream {
         if self.ended {
             return Poll::Ready(None);
         }
-        let item = self.shared.poll(context);
+        let this = &mut *self;
+        let item = this.shared.poll(context, &mut this.arrivals);
         match &item {
             Poll::Pending => {}
             Poll::Ready(Some(Ok(output))) => self.ended = output.finish_reason.is_some(),
@@ -238,5 +273,37 @@ impl Stream for OutputStream {
 impl Drop for OutputStream {
     fn drop(&mut self) {
         self.abort_with(AbortCause::ClientGone);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn merged_outputs_keep_the_time_each_of_them_came() {
+        let shared = StreamShared::default();
+        for tokens in [1, 3] {
+            let output = EngineCoreOutput {
+                new_token_ids: vec![7; tokens],
+                ..EngineCoreOutput::default()
+            };
+            shared.deliver(output, 100);
+        }
+        let delivered = Instant::now();
+        let mut arrivals = Vec::new();
+        let item = shared.poll(&Context::from_waker(Waker::noop()), &mut arrivals);
+        assert!(matches!(item, Poll::Ready(Some(Ok(output))) if output.new_token_ids.len() == 4));
+        assert_eq!(
+            arrivals.iter().map(|arrival| arrival.tokens).collect::<Vec<_>>(),
+            [1, 3]
+        );
+        assert!(arrivals[0].at <= arrivals[1].at && arrivals[1].at <= delivered);
+        assert!(
+            shared
+                .poll(&Context::from_waker(Waker::noop()), &mut arrivals)
+                .is_pending()
+        );
+        assert!(arrivals.is_empty());
     }
 }

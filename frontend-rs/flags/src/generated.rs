@@ -296,9 +296,9 @@ pub struct ServeArgs {
     /// Base seed for requests that carry none. Default: drawn at start.
     #[arg(long = "seed", env = "VLLM_RS_SEED", help_heading = "Model", value_parser = |text: &str| parse::int(text, 0, 9223372036854775807), help = "Base seed for requests that carry none. Default: drawn at start [0 to 9223372036854775807]", allow_negative_numbers = true, value_name = "NUMBER")]
     pub seed: Option<u64>,
-    /// Most log-probabilities per token a request may ask for.
-    #[arg(long = "max-logprobs", env = "VLLM_RS_MAX_LOGPROBS", help_heading = "Model", value_parser = |text: &str| parse::int(text, 0, 1048576), default_value = "20", help = "Most log-probabilities per token a request may ask for [0 to 1048576]", allow_negative_numbers = true, value_name = "NUMBER")]
-    pub max_logprobs: u64,
+    /// Most log-probabilities per token a request may ask for; -1 = as many as the vocabulary has.
+    #[arg(long = "max-logprobs", env = "VLLM_RS_MAX_LOGPROBS", help_heading = "Model", value_parser = |text: &str| parse::signed_int(text, -1, 1048576), default_value = "20", help = "Most log-probabilities per token a request may ask for; -1 = as many as the vocabulary has [-1 to 1048576]", allow_negative_numbers = true, value_name = "NUMBER")]
+    pub max_logprobs: i64,
     /// Parsed for compatibility and always refused: code from a model repository is never run; the architectures listed in the README work without it.
     #[arg(long = "trust-remote-code", env = "VLLM_RS_TRUST_REMOTE_CODE", help_heading = "Model", hide_possible_values = true, num_args = 0..=1, require_equals = true, default_missing_value = "true", value_name = "BOOL", overrides_with = "trust_remote_code_off", value_parser = clap::builder::BoolishValueParser::new(), help = "Parsed for compatibility and always refused: code from a model repository is never run; the architectures listed in the README work without it [default: off; --no-trust-remote-code turns it off]")]
     pub trust_remote_code: Option<bool>,
@@ -557,7 +557,7 @@ pub struct ServeArgs {
     #[arg(long = "max-stop-string-bytes", env = "VLLM_RS_MAX_STOP_STRING_BYTES", help_heading = "Frontend", value_parser = |text: &str| parse::human_int(text, 1, 1048576), default_value = "1024", help = "Longest stop string [bytes] [1 to 1048576]", allow_negative_numbers = true, value_name = "BYTES")]
     pub max_stop_string_bytes: u64,
     /// Most entries of `logit_bias` in one request.
-    #[arg(long = "max-logit-bias", env = "VLLM_RS_MAX_LOGIT_BIAS", help_heading = "Frontend", value_parser = |text: &str| parse::int(text, 0, 1048576), default_value = "1024", help = "Most entries of `logit_bias` in one request [0 to 1048576]", allow_negative_numbers = true, value_name = "NUMBER")]
+    #[arg(long = "max-logit-bias", env = "VLLM_RS_MAX_LOGIT_BIAS", help_heading = "Frontend", value_parser = |text: &str| parse::int(text, 0, 4096), default_value = "1024", help = "Most entries of `logit_bias` in one request [0 to 4096]", allow_negative_numbers = true, value_name = "NUMBER")]
     pub max_logit_bias: u64,
     /// Run the engine only, for a frontend that something else started at --data-parallel-address.
     #[arg(long = "headless", env = "VLLM_RS_HEADLESS", help_heading = "Engine link", hide_possible_values = true, num_args = 0..=1, require_equals = true, default_missing_value = "true", value_name = "BOOL", overrides_with = "headless_off", value_parser = clap::builder::BoolishValueParser::new(), help = "Run the engine only, for a frontend that something else started at --data-parallel-address [default: off; --no-headless turns it off]")]
@@ -609,8 +609,8 @@ pub struct ModelConfig {
     pub max_model_len: Option<u64>,
     /// Base seed for requests that carry none. Default: drawn at start.
     pub seed: Option<u64>,
-    /// Most log-probabilities per token a request may ask for.
-    pub max_logprobs: u64,
+    /// Most log-probabilities per token a request may ask for; -1 = as many as the vocabulary has.
+    pub max_logprobs: i64,
     /// Parsed for compatibility and always refused: code from a model repository is never run; the architectures listed in the README work without it.
     pub trust_remote_code: bool,
     /// Chat template: a file, or the Jinja text itself. Default: the model's own.

@@ -37,6 +37,13 @@ pub(crate) fn int(text: &str, min: u64, max: u64) -> Result<u64, String> {
     in_range(text.trim().parse().ok(), min, max)
 }
 
+pub(crate) fn signed_int(text: &str, min: i64, max: i64) -> Result<i64, String> {
+    let value: Option<i64> = text.trim().parse().ok();
+    value
+        .filter(|value| (min..=max).contains(value))
+        .ok_or_else(|| format!("expected an integer from {min} to {max}"))
+}
+
 pub(crate) fn int_of(text: &str, choices: &[u64]) -> Result<u64, String> {
     text.trim()
         .parse()

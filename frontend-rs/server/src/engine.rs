@@ -3,6 +3,7 @@
 //! Routes depend on this trait and not on sockets, so that tests can put a fake in its place.
 
 use futures::Stream;
+pub use vllm_rs_engine_client::Arrival;
 use vllm_rs_wire::{EngineCoreOutput, EngineCoreRequest};
 
 use crate::error::ApiError;
@@ -73,6 +74,11 @@ pub struct EngineSnapshot {
 
 /// Outputs of one sequence. Dropped before the last one, it aborts the sequence.
 pub trait Outputs: Stream<Item = Result<EngineCoreOutput, EngineFailure>> + Send + Unpin {
+    /// When the tokens of the item taken last came from the engine, in order; empty where that is not known.
+    fn arrivals(&self) -> &[Arrival] {
+        &[]
+    }
+
     /// Ends the sequence because its text holds a stop string, which the engine cannot know.
     fn stop_string_found(self: Box<Self>);
 }

@@ -10,7 +10,7 @@ use tokio::sync::broadcast::error::RecvError;
 use vllm_rs_engine_client::{AbortCause, ClientError, EngineClient, EngineEvent, EngineHealth, StreamError};
 use vllm_rs_wire::{EngineCoreOutput, EngineCoreRequest, SchedulerStats, Value};
 
-use crate::engine::{Engine, EngineFailure, EngineSnapshot, EngineState, OutputStream, Outputs};
+use crate::engine::{Arrival, Engine, EngineFailure, EngineSnapshot, EngineState, OutputStream, Outputs};
 use crate::metrics::EngineMetrics;
 
 /// An engine reached over sockets.
@@ -104,6 +104,10 @@ impl Stream for RemoteOutputs {
 }
 
 impl Outputs for RemoteOutputs {
+    fn arrivals(&self) -> &[Arrival] {
+        self.0.arrivals()
+    }
+
     fn stop_string_found(self: Box<Self>) {
         self.0.abort(AbortCause::StopString);
     }

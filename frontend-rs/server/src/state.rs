@@ -27,12 +27,9 @@ impl Serving {
         model: Arc<Model>,
         engine: Arc<dyn Engine>,
         metrics: Arc<EngineMetrics>,
-        limits: Limits,
+        mut limits: Limits,
     ) -> Self {
-        let limits = Limits {
-            vocab_size: u64::from(model.vocab_size),
-            ..limits
-        };
+        limits.vocab_size = u64::from(model.vocab_size);
         Self {
             model,
             engine,

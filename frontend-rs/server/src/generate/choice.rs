@@ -3,6 +3,7 @@
 use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
+use std::time::Instant;
 
 use futures::{Stream, StreamExt};
 use vllm_rs_text::OutputProcessor;
@@ -142,7 +143,16 @@ impl ChoiceStream {
             self.timer.set_cached_tokens(stats.num_cached_tokens);
             delta.cached_tokens = Some(stats.num_cached_tokens);
         }
-        self.timer.on_tokens(output.new_token_ids.len() as u64);
+        match self.outputs.as_ref().map(|outputs| outputs.arrivals()) {
+            Some(arrivals) if !arrivals.is_empty() => {
+                for arrival in arrivals {
+                    self.timer.on_tokens(arrival.tokens as u64, arrival.at);
+                }
+            }
+            _ => self
+                .timer
+                .on_tokens(output.new_token_ids.len() as u64, Instant::now()),
+        }
         delta.prompt_logprobs = output.new_prompt_logprobs_tensors;
         delta.logprobs = output.new_logprobs;
         delta.token_ids = output.new_token_ids;

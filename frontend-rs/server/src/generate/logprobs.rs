@@ -98,6 +98,7 @@ impl TextOffsets {
         }
     }
 
+    #[must_use]
     pub fn starting_at(self, chars: usize) -> Self {
         Self { chars, ..self }
     }

@@ -75,27 +75,26 @@ impl RequestTimer {
         self.cached_tokens = tokens.min(self.prompt_tokens);
     }
 
-    /// Records the arrival of `tokens` new tokens.
-    pub fn on_tokens(&mut self, tokens: u64) {
+    /// Records that `tokens` new tokens came from the engine at once, `at` that time. When the client takes them is
+    /// another matter.
+    pub fn on_tokens(&mut self, tokens: u64, at: Instant) {
         if tokens == 0 {
             return;
         }
-        let now = Instant::now();
         let metrics = &self.metrics;
         metrics.generation_tokens.add(tokens);
         if let Some(last) = self.last_token {
-            metrics
-                .inter_token_s
-                .observe(now.duration_since(last).as_secs_f64());
+            let each_s = at.duration_since(last).as_secs_f64() / tokens as f64;
+            metrics.inter_token_s.observe_many(each_s, tokens);
         } else {
-            self.first_token = Some(now);
+            self.first_token = Some(at);
             metrics.prompt_tokens.add(self.prompt_tokens);
             metrics.prompt_tokens_cached.add(self.cached_tokens);
             metrics
                 .time_to_first_token_s
-                .observe(now.duration_since(self.arrival).as_secs_f64());
+                .observe(at.duration_since(self.arrival).as_secs_f64());
         }
-        self.last_token = Some(now);
+        self.last_token = Some(at);
         self.output_tokens += tokens;
     }
 
@@ -106,7 +105,12 @@ impl RequestTimer {
         }
         let metrics = &self.metrics;
         metrics.terminal(reason).inc();
-        metrics.e2e_s.observe(self.arrival.elapsed().as_secs_f64());
+        let end = match reason {
+            Terminal::Abort | Terminal::Error => None,
+            Terminal::Stop | Terminal::Length | Terminal::Repetition => self.last_token,
+        };
+        let e2e = end.unwrap_or_else(Instant::now).duration_since(self.arrival);
+        metrics.e2e_s.observe(e2e.as_secs_f64());
         self.group
             .max_output_tokens
             .fetch_max(self.output_tokens, Relaxed);
@@ -145,6 +149,8 @@ impl Drop for RequestTimer {
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     #[test]
@@ -153,7 +159,7 @@ mod tests {
         let group = RequestGroup::new(metrics.clone());
         let start = || RequestTimer::start(group.clone(), Instant::now(), 3);
         let mut stopped = start();
-        stopped.on_tokens(2);
+        stopped.on_tokens(2, Instant::now());
         stopped.finish(Terminal::Stop);
         stopped.finish(Terminal::Error);
         drop(stopped);
@@ -169,5 +175,27 @@ mod tests {
         drop(group);
         let longest = metrics.request_max_generation_tokens.snapshot();
         assert_eq!((longest.count, longest.sum as u64), (1, 2));
+    }
+
+    #[test]
+    fn latencies_are_the_engine_s_per_token() {
+        let metrics = Arc::new(EngineMetrics::new("m", 100));
+        let arrival = Instant::now();
+        let after = |milliseconds| arrival + Duration::from_millis(milliseconds);
+        let mut timer = RequestTimer::start(RequestGroup::new(metrics.clone()), arrival, 3);
+        // All of it is taken now, long before it "came".
+        timer.on_tokens(1, after(1000));
+        timer.on_tokens(1, after(1300));
+        timer.on_tokens(3, after(1900));
+        timer.finish(Terminal::Length);
+        let sums = |histogram: &super::super::primitives::Histogram| {
+            let snapshot = histogram.snapshot();
+            (snapshot.count, (snapshot.sum * 1e3).round() as u64)
+        };
+        assert_eq!(sums(&metrics.time_to_first_token_s), (1, 1000));
+        // 300 ms, then three of 200 ms.
+        assert_eq!(sums(&metrics.inter_token_s), (4, 900));
+        assert_eq!(sums(&metrics.e2e_s), (1, 1900));
+        assert_eq!(sums(&metrics.decode_s), (1, 900));
     }
 }

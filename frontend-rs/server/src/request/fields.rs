@@ -237,6 +237,10 @@ mod tests {
     use super::*;
     use serde_json::json;
 
+    #[expect(
+        clippy::needless_pass_by_value,
+        reason = "a literal reads better without a reference"
+    )]
     fn fields(value: Value) -> Fields {
         Fields::from_body(&value).expect("an object")
     }

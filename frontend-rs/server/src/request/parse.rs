@@ -45,16 +45,12 @@ struct Budget {
 
 impl Budget {
     fn spend<E: Error>(&self) -> Result<(), E> {
-        match self.left.get().checked_sub(1) {
-            Some(left) => {
-                self.left.set(left);
-                Ok(())
-            }
-            None => {
-                self.exceeded.set(true);
-                Err(E::custom("too many values"))
-            }
-        }
+        let Some(left) = self.left.get().checked_sub(1) else {
+            self.exceeded.set(true);
+            return Err(E::custom("too many values"));
+        };
+        self.left.set(left);
+        Ok(())
     }
 }
 

@@ -45,6 +45,10 @@ mod tests {
     use super::*;
     use serde_json::json;
 
+    #[expect(
+        clippy::needless_pass_by_value,
+        reason = "a literal reads better without a reference"
+    )]
     fn parse(body: serde_json::Value) -> Result<StreamOptions, ApiError> {
         StreamOptions::parse(&mut Fields::from_body(&body)?, false)
     }
