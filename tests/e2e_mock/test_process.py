@@ -135,6 +135,8 @@ def test_one_request_id_yields_its_stations_in_order(new_server: StartServer) ->
     ) as server:
         body = {"messages": [{"role": "user", "content": "confidential"}], "max_tokens": 5}
         httpx.post(server.url + CHAT, json=body, headers={"x-request-id": "trace-me"})
+        # The log's writer runs behind; at its end everything is written.
+        assert server.terminate(limit_s=10) == 0
         log = server.log.read_text()
     lines = [json.loads(line) for line in log.splitlines() if "trace-me" in line]
     stations = [line["station"] for line in lines if "station" in line]
