@@ -10,6 +10,11 @@ use crate::error::ApiError;
 pub const FLOAT32_TINY: f64 = f32::MIN_POSITIVE as f64;
 /// Far beyond any use, and within float32.
 pub const MAX_REPETITION_PENALTY: f64 = 1e3;
+/// Most bytes of text that are tokenised at once, where the context is not longer still: a tokenizer takes up to 250
+/// times as much memory while it works.
+pub const TOKENIZED_BYTES: u64 = 4 << 20;
+/// What a text that fills the context may have per token; English has 4 to 5.
+pub const CONTEXT_BYTES_PER_TOKEN: u64 = 16;
 /// Most tokens of one bad word, as the engine has it.
 pub const BAD_WORD_TOKENS: u64 = 256;
 

@@ -13,7 +13,7 @@ use vllm_rs_text::{
 use crate::error::ApiError;
 use crate::facts::MaxModelLen;
 use crate::generate::params::{SamplingDefaults, check_ids};
-use crate::limits::Limits;
+use crate::limits::{self, CONTEXT_BYTES_PER_TOKEN, Limits, TOKENIZED_BYTES};
 
 /// Why the frontend cannot use a model.
 #[derive(Debug, thiserror::Error)]
@@ -161,6 +161,9 @@ impl Model {
 
     /// Token ids of a text.
     pub fn encode(&self, text: &str, add_special_tokens: bool) -> Result<Vec<u32>, ApiError> {
+        let context_bytes = u64::from(self.max_model_len.get()) * CONTEXT_BYTES_PER_TOKEN;
+        let limit = context_bytes.max(TOKENIZED_BYTES);
+        limits::check("prompt", "bytes of text", limit, text.len())?;
         self.tokenizer
             .encode(text, add_special_tokens)
             .map_err(|error| ApiError::invalid("prompt", error.to_string()))

@@ -12,6 +12,7 @@ const PERIOD: Duration = Duration::from_secs(10);
 
 /// Counters at the last line.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[expect(clippy::struct_field_names, reason = "the unit belongs to each name")]
 struct Totals {
     prompt_tokens: u64,
     generation_tokens: u64,
@@ -63,7 +64,7 @@ pub async fn follow(stats: watch::Receiver<SchedulerSnapshot>, metrics: Arc<Engi
     ticks.tick().await;
     while stats.has_changed().is_ok() {
         ticks.tick().await;
-        let snapshot = stats.borrow().clone();
+        let snapshot = *stats.borrow();
         let now = Totals::of(&metrics, &snapshot);
         if let Some(line) = line(before, now, &snapshot, PERIOD) {
             tracing::info!("{line}");

@@ -258,6 +258,21 @@ async fn truncation_keeps_the_end_of_the_prompt() {
 }
 
 #[tokio::test]
+async fn a_text_too_long_to_tokenise_is_refused() {
+    let text = "a ".repeat(3 << 20);
+    for body in [
+        json!({"prompt": text}),
+        json!({"prompt": text, "truncate_prompt_tokens": 4}),
+    ] {
+        for path in ["/tokenize", PATH] {
+            let (status, answer) = server("").post(path, &body).await;
+            assert_eq!(status, StatusCode::BAD_REQUEST);
+            assert_eq!(answer["error"]["param"], "prompt");
+        }
+    }
+}
+
+#[tokio::test]
 async fn tokenize_and_detokenize_are_each_other_s_inverse() {
     let server = server("");
     let (status, answer) = server

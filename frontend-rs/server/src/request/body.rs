@@ -168,7 +168,10 @@ impl JsonBody {
         let departure = Departure::default();
         let is_short = bytes.len() <= INLINE_BODY_BYTES;
         let guard = DepartureGuard(departure.clone());
+        let turn = ticket.turn().await?;
         let all = move || {
+            // Held until the work is done, also for a client that is gone.
+            let _turn = turn;
             // It may have waited for a thread.
             departure.check()?;
             let fields = Fields::parse(&bytes)?;

@@ -5,6 +5,8 @@
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
 use crate::error::ApiError;
 use crate::limits::Limits;
 
@@ -12,6 +14,10 @@ use crate::limits::Limits;
 /// short ones out.
 const FREE_BYTES: u64 = 64 << 10;
 const RETRY_AFTER_S: u64 = 1;
+/// Bodies above this many bytes are prepared a few at a time, since each may take much memory, and so that others
+/// find a thread.
+const LONG_BODY_BYTES: u64 = 512 << 10;
+const LONG_BODIES_AT_ONCE: usize = 2;
 
 #[derive(Debug, Default)]
 struct Held {
@@ -20,8 +26,20 @@ struct Held {
 }
 
 /// What is on its way in.
-#[derive(Debug, Default)]
-pub struct Intake(Mutex<Held>);
+#[derive(Debug)]
+pub struct Intake {
+    held: Mutex<Held>,
+    long: Arc<Semaphore>,
+}
+
+impl Default for Intake {
+    fn default() -> Self {
+        Self {
+            held: Mutex::default(),
+            long: Arc::new(Semaphore::new(LONG_BODIES_AT_ONCE)),
+        }
+    }
+}
 
 /// The share of one request, from before its body is read until its sequences are submitted; given back when dropped.
 #[derive(Debug)]
@@ -36,7 +54,7 @@ fn charged(body_bytes: u64) -> u64 {
 
 impl Intake {
     fn lock(&self) -> MutexGuard<'_, Held> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     pub fn requests(&self) -> u64 {
@@ -63,6 +81,16 @@ impl Intake {
 }
 
 impl IntakeTicket {
+    /// Waits for the turn of a long body; short ones need none.
+    pub async fn turn(&self) -> Result<Option<OwnedSemaphorePermit>, ApiError> {
+        if self.body_bytes <= LONG_BODY_BYTES {
+            return Ok(None);
+        }
+        // Never closed.
+        let turn = self.intake.long.clone().acquire_owned().await;
+        turn.map(Some).map_err(ApiError::internal)
+    }
+
     /// Counts further bytes of the body, before they are kept.
     pub fn add_body_bytes(&mut self, bytes: u64, limits: &Limits) -> Result<(), ApiError> {
         let more = charged(self.body_bytes + bytes) - charged(self.body_bytes);
