@@ -115,7 +115,8 @@ class TorchOps:
         heads = qkv.view(len(qkv), -1, shape.head_dim)
         turning = heads[:, : shape.num_heads + shape.num_kv_heads]
         half = cos_sin.shape[1] // 2
-        cos, sin = cos_sin[self._positions].unsqueeze(1).split(half, dim=-1)
+        angles = cos_sin[self._positions].unsqueeze(1)
+        cos, sin = angles[..., :half], angles[..., half:]
         low, high = turning[..., :half].clone(), turning[..., half : 2 * half].clone()
         turning[..., :half] = low * cos - high * sin
         turning[..., half : 2 * half] = high * cos + low * sin
