@@ -15,6 +15,7 @@ ANSWER = "The capital of France is Paris."
 pytestmark = pytest.mark.timeout(600)
 
 
+@pytest.mark.covers("ENG-08")
 def test_streamed_chat_with_usage(client: openai.OpenAI) -> None:
     chunks = list(
         client.chat.completions.create(
