@@ -91,7 +91,9 @@ $(VENV)/test-tools: requirements/test.lock | $(VENV)/build-tools
 	$(PIP_LOCKED) --requirement requirements/test.lock
 	@touch $@
 
-# One installation at a time, in the profile that was asked for last.
+# One installation at a time, in the profile that was asked for last. pip hides what it builds, so cargo goes first, in sight.
 $(VENV)/installed-%: $(NATIVE) | $(VENV)/build-tools
+	@test -x target/$*/vllm-rs || echo "Building; the first time takes 5 to 10 minutes on two cores."
+	cargo build --profile $* --locked --package vllm-rs --bin vllm-rs
 	VLLM_RS_CARGO_PROFILE=$* $(BIN)/python -m pip install --no-build-isolation --no-deps --editable .
 	@rm -f $(VENV)/installed-* && touch $@

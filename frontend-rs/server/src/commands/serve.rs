@@ -234,7 +234,12 @@ async fn until_dead(client: &EngineClient) -> String {
 async fn drain(state: &AppState, signal: &str, timeout_s: f64, signals: &mut StopSignals) {
     state.set_draining();
     let busy = || state.busy();
-    tracing::info!(signal, busy = busy(), timeout_s, "draining: no new work is taken");
+    tracing::info!(
+        signal,
+        busy = busy(),
+        timeout_s,
+        "draining: no new work is taken; a second signal ends it now"
+    );
     let drained = async {
         while busy() > 0 {
             tokio::time::sleep(DRAIN_POLL).await;
