@@ -93,6 +93,8 @@ $(VENV)/test-tools: requirements/test.lock | $(VENV)/build-tools
 
 # One installation at a time, in the profile that was asked for last. pip hides what it builds, so cargo goes first, in sight.
 $(VENV)/installed-%: $(NATIVE) | $(VENV)/build-tools
+	@command -v cargo > /dev/null || { echo "cargo not found: install Rust from https://rustup.rs, then open a new shell"; exit 1; }
+	@command -v c++ > /dev/null || { echo "no C++ compiler: install g++ 12 or newer, e.g. apt-get install g++"; exit 1; }
 	@test -x target/$*/vllm-rs || echo "Building; the first time takes 5 to 10 minutes on two cores."
 	cargo build --profile $* --locked --package vllm-rs --bin vllm-rs
 	VLLM_RS_CARGO_PROFILE=$* $(BIN)/python -m pip install --no-build-isolation --no-deps --editable .
