@@ -72,7 +72,7 @@ def test_every_argument_is_taken_or_refused_by_name(
         [sys.executable, "-c", example], capture_output=True, text=True, check=True, timeout=120
     ).stdout
     assert "The capital of France is" in printed
-    assert "Two plus two is" in printed
+    assert printed.splitlines()[-1] == "The capital of France is Paris."
     assert printed.count("Paris") >= 1
 
 
