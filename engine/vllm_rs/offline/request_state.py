@@ -100,8 +100,6 @@ class RequestState:
         self._result = RequestOutput(
             request_id, prompt, prompt_token_ids, [choice.completion for choice in self.choices.values()]
         )
-        if params.prompt_logprobs is not None and len(prompt_token_ids) == 1:
-            self._result.prompt_logprobs = [None]  # nothing to score: the engine sends no rows
         self._sent_chars = [0] * params.n
         self._sent_tokens = [0] * params.n
 
